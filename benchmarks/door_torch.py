@@ -94,7 +94,7 @@ class Rows:
         if not all(right(x, call(x)) for x in (*given[:2], given[0]) for _ in range(3)):
             raise SystemExit(f"door-{self._library}/{what}: the answer is wrong")
         timings = {"ours": self._bench.timing(Turns(self._bench, call, given, fresh=False))}
-        if hasattr(given[0], "clone") or hasattr(given[0], "copy"):
+        if not isinstance(given[0], list) and (hasattr(given[0], "clone") or hasattr(given[0], "copy")):
             timings["fresh"] = self._bench.timing(Turns(self._bench, call, given, fresh=True))
         for name, peer, of_peer in peers:
             timings[name] = self._bench.timing(Turns(self._bench, peer, of_peer, fresh=False))

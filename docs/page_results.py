@@ -39,6 +39,10 @@ DOOR_RESULTS = [
     for name in ("door-other-host.json", "door.json", "door-auto.json")
 ]
 """Of a row that several files have, the last one counts."""
+TORCH_DOOR_MARKER = re.compile(r"<!-- torch door results (\S+) -->")
+TORCH_DOOR_HEADER = (
+    "| call | tensors that rotate | a new tensor in each call | its peer |\n" + "|---" * 4 + "|"
+)
 BITS_RESULTS = [
     ROOT / "benchmarks" / "results" / "h200" / name for name in ("bits.json", "bits-convolutions.json")
 ]
@@ -84,6 +88,7 @@ def filled(markdown: str) -> str:
     if RESULTS_MARKER in markdown:
         elsewhere = {
             *DOOR_RESULTS,
+            *(ROOT / "benchmarks" / "results").rglob("door-torch*.json"),
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
         }
@@ -95,6 +100,7 @@ def filled(markdown: str) -> str:
             DOOR_MARKER,
             door_table(row for path in found for row in json.loads(path.read_text())["rows"]),
         )
+    markdown = TORCH_DOOR_MARKER.sub(lambda found: torch_door_table(_rows_of(found[1])), markdown)
     if BITS_MARKER in markdown:
         found = [bits_results(json.loads(path.read_text())) for path in BITS_RESULTS if path.exists()]
         markdown = markdown.replace(BITS_MARKER, "\n\n".join(found) or "*Not measured yet.*")
@@ -194,6 +200,33 @@ def door_table(rows: Iterable[Mapping[str, Any]]) -> str:
         alone = " / ".join(_number(p["the kernels alone"]) for p in peers if "the kernels alone" in p)
         torch = ", ".join(f"{k[6:]} {_number(v)}" for k, v in peers[0].items() if k.startswith("torch "))
         lines.append("| " + " | ".join((f"`{call}`", *cells, alone, torch)) + " |")
+    return "\n".join(lines)
+
+
+def _rows_of(name: str) -> Sequence[Mapping[str, Any]]:
+    """The rows of a file in benchmarks/results."""
+    rows: Sequence[Mapping[str, Any]] = json.loads((ROOT / "benchmarks" / "results" / name).read_text())[
+        "rows"
+    ]
+    return rows
+
+
+def torch_door_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Microseconds of calls with tensors of other libraries: with the result, and until the call returns."""
+    pairs: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        kind, _, call = row["case"].partition("/")
+        library = kind.removeprefix("door-").removesuffix("-host")
+        if call != "nothing":
+            pairs.setdefault((library, call), []).append(row)
+    lines = [TORCH_DOOR_HEADER]
+    for (library, call), (whole, host) in pairs.items():
+        fresh = [row["peers"]["fresh"] for row in (whole, host) if "fresh" in row["peers"]]
+        names = [name for name in whole["peers"] if name != "fresh"]
+        peers = [f"{name} {_number(whole['peers'][name])} ({_number(host['peers'][name])})" for name in names]
+        name = f"`{call}`" if library == "torch" else f"`{call}`, {library}"
+        new = f"{_number(fresh[0])} ({_number(fresh[1])})" if fresh else ""
+        lines.append(f"| {name} | {_door_cell(whole, host)} | {new} | {', '.join(peers)} |")
     return "\n".join(lines)
 
 

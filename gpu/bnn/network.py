@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from math import ceil, prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -126,11 +126,13 @@ class PreparedNetwork:
             last.graph.launch()
             return last.answer
         if is_foreign(images):
-            _refuse_pieces(pieces)
+            if pieces is not None:
+                _refuse_pieces(pieces)
             return self._tensors.run(images)
         images = self._checked(images)
         if is_array(images):
-            _refuse_pieces(pieces)
+            if pieces is not None:
+                _refuse_pieces(pieces)
             return self._of_device(self._fitting(images))
         whole = empty_answer(self.network, len(images))
         self.run_part(images, whole, slice(0, len(images)), pieces=pieces)
@@ -358,10 +360,9 @@ class PreparedNetwork:
             refuse_strange(self.network.input, images.download())
 
 
-def _refuse_pieces(pieces: int | None) -> None:
+def _refuse_pieces(pieces: int) -> NoReturn:
     """Refuse pieces of images on the device."""
-    if pieces is not None:
-        raise SchemeError(f"pieces={pieces!r} of images on the device\nthey run together\nleave pieces out")
+    raise SchemeError(f"pieces={pieces!r} of images on the device\nthey run together\nleave pieces out")
 
 
 def empty_answer(network: Network, count: int) -> Answer:

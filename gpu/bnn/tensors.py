@@ -38,7 +38,7 @@ class Tensors:
         answer = None if call is None else play(self._calls, call)
         if call is None or answer is None:
             return self._first(images, call)
-        if call.key in self._strange:
+        if self._strange and call.key in self._strange:
             self._heed(self._device.adopt(images))
         return answer
 

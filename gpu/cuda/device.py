@@ -146,23 +146,23 @@ class CudaDevice:
     def made_again(self, known: Recorded, call: Any, memory: Any, there: Any) -> list[CudaArray]:
         """Make a recorded call in the stream of ``there``, with memory for its results."""
         queue, pointers = there.queue, call.pointers
-        for x in call.arrays:
-            if x.__class__ is not int and x.queue != queue:
-                x.hold()
         piece: tuple[int, Any] | None = None  # held until the launches are queued
         if known.room:
             piece = self._scratch(known.room, queue) if known.at_once else self._piece(known.room, queue)
             pointers += [piece[0] + offset for offset in known.offsets]
+        start = int(memory)
+        pointers += [start + offset for offset, _, _ in known.places]
+        pointers += known.addresses
+        for x in call.arrays:
+            if x.__class__ is not int and x.queue != queue:
+                x.hold()
+        bound = known.chain.bound or self.bound(known.chain, known.chain.plans)
+        bound.launch(known.pick(pointers), there.handle)  # before all that the device need not wait for
         results: list[CudaArray] = []
         for offset, shape, dtype in known.places:
-            at, keep = (int(memory) + offset, results[0]) if offset else (memory, None)
-            array = CudaArray(self, at, shape, dtype, keep)
-            array.queue = queue
-            results.append(array)
-            pointers.append(array.pointer)
-        pointers += known.addresses
-        bound = known.chain.bound or self.bound(known.chain, known.chain.plans)
-        bound.launch(known.pick(pointers), there.handle)
+            at, keep = (start + offset, results[0]) if offset else (memory, None)
+            results.append(CudaArray(self, at, shape, dtype, keep))
+            results[-1].queue = queue
         return results
 
     def _scratch(self, size: int, queue: int) -> tuple[int, Any]:
