@@ -133,7 +133,7 @@ class CudaDevice:
         except TypeError:
             dtype = dtype_of("allocate", dtype)
         size = int(math.prod(shape)) * dtype.itemsize or 1
-        memory = self._taken(self._pool.allocate if memory_of is None else memory_of, size)
+        memory = self.taken(self._pool.allocate if memory_of is None else memory_of, size)
         return CudaArray(self, memory, shape, dtype)
 
     handle = 0
@@ -141,7 +141,7 @@ class CudaDevice:
 
     def repeat(self, known: Recorded, call: Any) -> list[CudaArray]:
         """Make a recorded call again for a `gpu.recording.Call`."""
-        return self.made_again(known, call, self._taken(self._pool.allocate, known.nbytes), self)
+        return self.made_again(known, call, self.taken(self._pool.allocate, known.nbytes), self)
 
     def made_again(self, known: Recorded, call: Any, memory: Any, there: Any) -> list[CudaArray]:
         """Make a recorded call in the stream of ``there``, with memory for its results."""
@@ -176,10 +176,10 @@ class CudaDevice:
 
     def _piece(self, size: int, queue: int) -> tuple[int, Any]:
         """The address of memory from the pool of a stream, and the memory."""
-        memory = self._taken(self.pool(queue).allocate, size)
+        memory = self.taken(self.pool(queue).allocate, size)
         return int(memory), memory
 
-    def _taken(self, take: Callable[[int], Any], size: int) -> Any:
+    def taken(self, take: Callable[[int], Any], size: int) -> Any:
         """Allocate; where memory is short, release the pools and what streams hold, and try again."""
         try:
             return take(size)

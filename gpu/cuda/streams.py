@@ -121,7 +121,7 @@ class InStream:
 
     def _memory(self, size: int) -> Any:
         if self._torch is None:
-            return self._device.pool(self.queue).allocate(size)
+            return self._device.taken(self._device.pool(self.queue).allocate, size)
         if self._stream.__class__ is TorchStream:  # current already; entering a stream takes 10 us
             tensor = self._empty(size)
         else:
