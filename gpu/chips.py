@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Chip:
-    """What production prefers and may use on a generation of chips."""
+    """The preferred schemes of a generation of chips, and the features that kernels may use."""
 
-    products: tuple[str, ...]  # the schemes of `gpu.bmm`, the fastest first
-    convolutions: tuple[str, ...]  # those of `gpu.bconv2d`; the last one is for every geometry
-    bit_tensor_cores: str  # "has", "has no", or "emulates" by other instructions
-    sm_80: bool = True  # asynchronous copies, and products of 16 x 8 x 256 bits
-    sm_90: bool = True  # tensor maps, and launches that begin before the one before has ended
-    sm_90a: bool = False  # warpgroups
+    products: tuple[str, ...]  # the schemes of `gpu.bmm` for the chip, the fastest first
+    # the schemes of `gpu.bconv2d` for the chip; the last one takes every geometry
+    convolutions: tuple[str, ...]
+    bit_tensor_cores: str  # "has", "has no", or "emulates": other instructions compute the products
+    sm_80: bool = True  # whether it has asynchronous copies, and products of 16 x 8 x 256 bits
+    sm_90: bool = True  # whether it has tensor maps, and launches that may overlap the launch before
+    sm_90a: bool = False  # whether it has products by warpgroups
 
 
 CHIPS: dict[tuple[int, int], Chip] = {

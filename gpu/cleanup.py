@@ -1,4 +1,4 @@
-"""The memory and pins of a machine that a call takes, and returns however it ends."""
+"""Cleanup: a call frees its memory and undoes its pins of a machine, however it ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 @contextmanager
 def leaving_nothing(machine: Machine, arrays: Sequence[Array]) -> Generator[None]:
-    """Pin arrays for a block, which may allocate memory; at its end, restore pins and free the new memory.
+    """Pin arrays for a block, which may also allocate; at its end, restore the pins and free the new memory.
 
     The machine's own lists say what is new: Ctrl-C may come between an allocation and any note of it.
     """

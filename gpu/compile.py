@@ -60,7 +60,7 @@ class Ptx:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 digest of the text, by which goldens identify it."""
+        """The SHA-256 digest of the text, which identifies it in goldens."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -133,7 +133,7 @@ def compile(
         text, log = normalise(ptx, [name, *includes.names]), _without_cudas_own(log, cuda)
         entry = Entry(text, log, not_of_cuda(includes.of_cuda, cuda))
         includes.follow(name, source, *asked.text)
-        unchanged = includes.key == known  # no file changed while the compiler read it
+        unchanged = includes.key == known  # no included file changed while the compiler read it
         if key and unchanged and not includes.borrowed(entry.elsewhere):
             write(key, entry)
     sources = {**includes.in_memory, name: source}

@@ -62,7 +62,7 @@ class Array(Protocol):
         ...
 
     def copy_to(self, host: npt.NDArray[Any], stream: Any) -> None:
-        """Queue a copy to page-locked host memory of the same shape and dtype; it is there behind the stream.
+        """Queue a copy to page-locked host memory of the same shape and dtype; it completes in stream order.
 
         The host does not wait, and deferred checks do not run.
         """
@@ -97,10 +97,10 @@ class Kernel(Protocol):
 
 
 class Graph(Protocol):
-    """Launches that were captured, and that keep their arrays alive."""
+    """Captured launches; the graph keeps their arrays alive."""
 
     def launch(self, stream: Any = None) -> None:
-        """Make all launches again, in their order, with the same arguments."""
+        """Execute all captured launches, in their order, with the same arguments."""
 
 
 @dataclass(eq=False)
@@ -118,9 +118,10 @@ class LaunchPlan:
     args: tuple[Any, ...]
     shared: int = 0  # bytes of dynamic shared memory per block
     cluster: Dim | None = None  # blocks per cluster
-    dependent: bool = False  # may overlap the launch before in its chain, until it waits for it
-    cooperative: bool = False  # all blocks run at once, so that they can wait for one another
-    bound: Any = None  # private to the device: the plan with its kernel loaded
+    # whether the launch may overlap the launch before in its chain, until it waits for that one
+    dependent: bool = False
+    cooperative: bool = False  # whether all blocks must run at once, so that they can wait for one another
+    bound: Any = None  # the plan with its loaded kernel; private to the device
 
 
 @dataclass(eq=False)
@@ -220,7 +221,7 @@ class Device(Images, Protocol):
 
     @property
     def queue(self) -> int:
-        """The stream of the device's launches, as a number; 0 is the default one."""
+        """The stream of the device's launches, as a number; 0 is the default stream."""
         ...
 
     @property
@@ -229,7 +230,7 @@ class Device(Images, Protocol):
         ...
 
     def current(self) -> AbstractContextManager[None]:
-        """Make the device that of the calling thread for a ``with`` block.
+        """Make the device current in the calling thread, for a ``with`` block.
 
         The first device of a process is that of the main thread; work on another one, or in another thread,
         needs this. A device is for one thread at a time.
@@ -260,7 +261,7 @@ class Device(Images, Protocol):
         fill: str = "zeros",
         im2col: Im2col | None = None,
     ) -> bytes:
-        """Describe a tensor, and the box of it that one copy moves, for ``cp.async.bulk.tensor``.
+        """Describe a tensor, and the box that one copy moves, for ``cp.async.bulk.tensor``.
 
         The result is the argument of a parameter ``const __grid_constant__ CUtensorMap``; it may also be
         uploaded. It holds the array's address: keep the array.
@@ -331,7 +332,7 @@ class Device(Images, Protocol):
         """Launch the plans of a chain in order, each with its arrays; see `launch`."""
 
     def capture(self) -> Any:
-        """A context manager that gives a `Graph`: the launches of its block are captured, and not made.
+        """A context manager that gives a `Graph`: launches of its block are captured, not executed.
 
         Uploads, downloads, synchronisation, flags and deferred checks are a CaptureError there.
         """
@@ -344,14 +345,14 @@ class Device(Images, Protocol):
         ...
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """True if copies in a stream can read a host array where it is, as it is page-locked."""
+        """True if asynchronous copies can read a host array in place, since it is page-locked."""
         ...
 
     def stream(self, *, independent: bool = False) -> Any:
-        """A new stream, with ``synchronize()``; an independent one does not wait for the default one."""
+        """A new stream with ``synchronize()``; an independent one does not wait for the default stream."""
 
     def in_stream(self, stream: Any) -> Any:
-        """The device for work in a stream: its plans, uploads and new arrays are in that stream.
+        """The device with ``stream`` as the stream of its launches, uploads and allocations.
 
         In a capture it is the device itself. `LaunchError` for a stream of another device, `DtypeError` for
         what is not a stream.
@@ -380,7 +381,8 @@ def is_array(x: Any) -> bool:
 
 def is_foreign(x: Any) -> bool:
     """True if ``x`` is another library's device array (torch, CuPy, Numba …)."""
-    of_gpu = getattr(x, "is_cuda", None)  # of a torch tensor, whose CUDA array interface takes 5 us to make
+    # an attribute of torch tensors; making their CUDA array interface takes 5 us
+    of_gpu = getattr(x, "is_cuda", None)
     if of_gpu.__class__ is bool:
         return cast("bool", of_gpu)
     if isinstance(x, np.ndarray) or is_array(x):
@@ -388,14 +390,14 @@ def is_foreign(x: Any) -> bool:
     try:
         if hasattr(x, "__cuda_array_interface__"):
             return True
-    except RuntimeError:  # torch's answer for a tensor of a GPU that requires a gradient
+    except RuntimeError:  # torch raises it for a tensor on a GPU that requires a gradient
         return True
     kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
-    return int(kind) == 2  # kDLCUDA
+    return int(kind) == 2  # 2 is kDLCUDA
 
 
 def check_device(given: Any, option: str = "device") -> None:
-    """Raise DtypeError for an argument that is not one device; the message has the device to make."""
+    """Raise DtypeError unless an argument is a device; the message shows how to create one."""
     if hasattr(given, "compute_capability") and not isinstance(given, type):
         return
     known = getattr(given, "ordinals", None)
@@ -437,6 +439,6 @@ def planned(plans: dict[Any, Any], key: Hashable, make: Callable[[], Made], most
 
 
 def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *arrays: Any) -> None:
-    """Launch with these arrays the plan of `planned`, which ``make()`` makes for ``key``."""
+    """Launch the plan of ``key`` with these arrays; ``make()`` creates the plan on first use."""
     plan: LaunchPlan | None = device.plans.get(key)
     device.launch(planned(device.plans, key, make) if plan is None else plan, arrays)

@@ -1,4 +1,4 @@
-"""Tensors that lie on a device: in memory of a machine, and other libraries' arrays."""
+"""Tensors on a device: in memory of a machine, or other libraries' arrays."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class DeviceTensor:
         return math.prod(self.shape)
 
     def outline(self) -> npt.NDArray[Any]:
-        """An array of the same addresses, for `overlap` and for slices; it must not be read."""
+        """An array with the tensor's addresses, for `overlap` and slices; its elements must not be read."""
         address = getattr(self.memory, "address", 1 << 20) + self.offset
         described = {"shape": self.shape, "strides": self.strides, "typestr": self.dtype.str, "version": 3}
         outline: Any = type("Outline", (), {"__array_interface__": described | {"data": (address, True)}})()
@@ -98,7 +98,7 @@ def is_on_gpu(given: object) -> bool:
 
 
 def tensor_of(given: Any, device: Machine | None) -> DeviceTensor:
-    """An array on a GPU of a machine; by default of all GPUs.
+    """A GPU array as a tensor of the machine ``device``, by default of a machine of all GPUs.
 
     Raises DtypeError for an array that cannot be taken or a machine without GPUs, LaunchError for one of
     another GPU.
@@ -135,7 +135,7 @@ def _borrowed(address: int, nbytes: int, device: Any) -> Memory:
 
 
 def check_memory(of: Any, what: str, end: int, device: Machine) -> None:
-    """Raise FreedMemoryError or ShapeError unless a tile or tensor, with this end, lies in a machine."""
+    """Raise FreedMemoryError or ShapeError unless a tile or tensor is within memory of a machine."""
     memory, number = of.memory, getattr(of.memory, "device", -1)
     if not 0 <= number < device.devices or all(one is not memory for one in device.allocated(number)):
         raise FreedMemoryError(

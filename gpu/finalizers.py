@@ -1,4 +1,4 @@
-"""Finalizers that call the driver, which may take long: Python ignores a Ctrl-C that comes meanwhile."""
+"""Finalizers that call the driver, which may take long: Python ignores a Ctrl-C during them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def undisturbed(call: Callable[..., object], *args: Any) -> None:
     try:
         call(*args)
     except KeyboardInterrupt:
-        start_new_thread(_interrupt, ())  # Thread.start() would wait for it
+        start_new_thread(_interrupt, ())  # Thread.start() would wait for the new thread
 
 
 def _interrupt() -> None:

@@ -1,4 +1,4 @@
-"""Arrays in the host's memory, as operations on machines share them."""
+"""Checks of host arrays that several operations use."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-_share = cast("Any", np.shares_memory)  # its stub knows two values of max_work only
+_share = cast("Any", np.shares_memory)  # NumPy's stub allows only two values of max_work
 
 
 def overlap(x: npt.NDArray[Any], others: Sequence[npt.NDArray[Any]]) -> bool:
-    """True if arrays share an element with ``x``, or if that is too hard to decide.
+    """True if arrays share an element with ``x``, or if that is too expensive to decide.
 
     >>> x = np.zeros(4)
     >>> overlap(x[:2], [x[2:]]), overlap(x[::2], [x[1:3]])

@@ -55,12 +55,12 @@ class Tile:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its elements, which a copy moves."""
+        """The bytes of the tile's elements, which a copy moves."""
         return self.rows * self.columns * self.dtype.itemsize
 
 
 class Routine(Protocol):
-    """A computation on tiles of one device; a tile that it reads and writes is in both lists."""
+    """A computation on tiles of one device; a tile that it updates is in both lists."""
 
     @property
     def name(self) -> str:
@@ -128,7 +128,7 @@ class Machine(Protocol):
         ...
 
     def allocate(self, device: int, nbytes: int) -> Memory:
-        """Memory of a device; its bytes have no value."""
+        """Allocate memory on a device; its contents are undefined."""
         ...
 
     def allocated(self, device: int) -> Sequence[Memory]:
@@ -136,10 +136,10 @@ class Machine(Protocol):
         ...
 
     def free(self, memory: Memory) -> None:
-        """Return memory; all work on it must have ended."""
+        """Free memory; all work on it must have ended."""
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Page-lock a host array: asynchronous copies need it."""
+        """Page-lock a host array, as asynchronous copies require."""
 
     def unpin(self, array: npt.NDArray[Any]) -> None:
         """Undo one `pin` of the array."""
@@ -159,20 +159,20 @@ class Machine(Protocol):
         """Queue a copy of a tile of the stream's device to a host matrix in a pinned array."""
 
     def copy_peer(self, stream: Stream, source: Tile, target: Tile) -> None:
-        """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer."""
+        """Queue a copy of a peer's tile to the stream's device, which must have a link to the peer."""
 
     def launch(self, stream: Stream, routine: Routine) -> None:
         """Queue a routine on tiles of the stream's device."""
 
     def record(self, stream: Stream) -> Event:
-        """An event behind all work that the stream has now."""
+        """Record an event behind all work now in the stream."""
         ...
 
     def wait(self, stream: Stream, event: Event) -> None:
         """Hold back later work of the stream until an event, of any device, has happened."""
 
     def run(self, workers: Sequence[Worker]) -> None:
-        """Run workers to their ends, and then all work that is queued.
+        """Run workers to their ends, then all queued work.
 
         After the first error, which is raised, no worker resumes and no queued work starts.
         """

@@ -1,4 +1,4 @@
-"""The ±1 product and convolution as operators of PyTorch, which ``torch.compile`` keeps.
+"""The ±1 product and convolution as PyTorch operators, which ``torch.compile`` supports.
 
 Importing this module registers ``torch.ops.simwarp.bmm`` and ``torch.ops.simwarp.bconv2d`` for CUDA tensors;
 it needs the extra "torch". They run in torch's current stream, in memory of torch's, and can be captured.
@@ -52,7 +52,7 @@ def _bmm(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, s
 def _bmm_fake(
     a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, scheme: str = "auto"
 ) -> Any:
-    """The shape, dtype and device of `_bmm`'s answer."""
+    """The shape, dtype and device of `_bmm`'s result."""
     m, k = a.shape[:-3:-1] if transpose_a else a.shape[-2:]
     k_of_b, n = b.shape[:-3:-1] if transpose_b else b.shape[-2:]
     torch._check(k == k_of_b, lambda: f"simwarp::bmm: K is {k} in a and {k_of_b} in b")
@@ -91,7 +91,7 @@ def _bconv2d_fake(
     dilation: Sequence[int] = (1, 1),
     scheme: str = "auto",
 ) -> Any:
-    """The shape, strides, dtype and device of `_bconv2d`'s answer."""
+    """The shape, strides, dtype and device of `_bconv2d`'s result."""
     torch._check(
         x.shape[1] == w.shape[1], lambda: f"simwarp::bconv2d: x has {x.shape[1]} channels, w {w.shape[1]}"
     )
@@ -104,7 +104,7 @@ def _bconv2d_fake(
 
 
 def _real(x: Any) -> Any:
-    """A tensor without its gradient, of a type whose signs can be packed."""
+    """A tensor detached from its gradient, in a dtype whose signs can be packed."""
     x = x.detach() if x.requires_grad else x
     return x.float() if x.dtype == torch.bfloat16 else x
 
@@ -118,7 +118,7 @@ _AS_IT_IS = nullcontext()
 
 
 def _dense(x: Any, transpose: bool) -> tuple[Any, bool]:
-    """A contiguous matrix, and whether it is transposed: a transposed view need not be copied."""
+    """A contiguous matrix, and whether it is transposed, so that a transposed view is not copied."""
     x = _real(x)
     if x.ndim == 2 and not x.is_contiguous() and x.mT.is_contiguous():
         return x.mT, not transpose

@@ -97,8 +97,8 @@ def bconv2d(
         x.shape, w.shape, stride=stride, padding=padding, dilation=dilation, groups=groups
     )
     images, filters = (np.split(_bits(one, name), groups, axis=-1) for one, name in ((x, "x"), (w, "w")))
-    found = [_bconv2d(*bits, geometry) for bits in zip(images, filters, strict=True)]
-    return found[0] if groups == 1 else np.concatenate(found, axis=-1)
+    parts = [_bconv2d(*bits, geometry) for bits in zip(images, filters, strict=True)]
+    return parts[0] if groups == 1 else np.concatenate(parts, axis=-1)
 
 
 def _bconv2d(bits_x: Bits, bits_w: Bits, geometry: ConvGeometry) -> Dots:

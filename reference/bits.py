@@ -216,14 +216,14 @@ def unpacked_words(words: npt.NDArray[Any], packed: PackedBits | PackedTensor) -
 
 
 def _axes(layout: Layout | TensorLayout, dimensions: int) -> tuple[tuple[int, ...], int]:
-    """The order of the axes in the words, and the axis along which bits are packed; a stack's is first."""
+    """The order of the axes in the words, a stack's axis first, and the axis along which bits are packed."""
     form = LAYOUTS[layout]
     stack = dimensions - len(form.order)
     return (*range(stack), *(stack + axis for axis in form.order)), stack + form.along
 
 
 def _turned(words: npt.NDArray[Any], word: Word, first: First) -> npt.NDArray[Any]:
-    """Exchange the order of a word's numbers in memory, the lowest bits first, and that of its elements."""
+    """Put the last number of each word first, and its elements in the other bit order, or back."""
     return words[..., ::-1] if parts_of(word) and first == "msb" else words
 
 
@@ -237,7 +237,7 @@ def _serial(word: Word, first: First) -> np.dtype[Any]:
 
 
 def _check_matrix(shape: tuple[int, ...], name: str) -> None:
-    """Raise ShapeError unless a shape is that of a matrix or a stack, with dimensions of at least 1."""
+    """Raise ShapeError unless a shape is of a matrix or a stack, with dimensions of at least 1."""
     if len(shape) not in (2, 3) or min(shape) < 1:
         raise ShapeError(
             f"{name} has shape {shape}: a matrix needs (rows, columns), a stack (B, rows, columns), "

@@ -111,7 +111,10 @@ def _check_shapes(
             f"{given}: give each the two dimensions of a matrix, or three of a stack, at least 1"
         )
     if len(shape_a) == len(shape_b) == 3 and shape_a[0] != shape_b[0]:
-        raise ShapeError(f"{given} do not fit: give stacks of as many matrices, or a single matrix for one")
+        raise ShapeError(
+            f"{given} do not fit: give stacks of the same number of matrices, or a single matrix for one "
+            "of them"
+        )
     k_of_a, k_of_b = shape_a[-2 if transpose_a else -1], shape_b[-1 if transpose_b else -2]
     if k_of_a != k_of_b:
         side_a, side_b = ("rows" if transpose_a else "columns"), ("columns" if transpose_b else "rows")

@@ -174,7 +174,7 @@ def conv_geometry(
                 f"{name} would have {count} elements, more than {LARGEST}, the largest int32\n"
                 "split the batch or the output channels, or add the results of parts of the channels"
             )
-    # A step larger than the largest padded image is only ever multiplied by 0.
+    # A step larger than LARGEST is clipped: it is only ever multiplied by 0.
     steps = (min(step, LARGEST) for step in (stride_h, stride_w, dilation_h, dilation_w))
     return ConvGeometry(
         *(batch, height, width, w_channels, filter_height, filter_width, filters // groups),

@@ -152,7 +152,7 @@ def _scaled_back(weights: Matrix, exponent: int) -> Matrix:
 
 
 def _product(grams: Sequence[Matrix], leave_out: int | None = None) -> Matrix:
-    """The elementwise product of Gram matrices, optionally except that of one mode."""
+    """The elementwise product of all Gram matrices, or of all except that of the mode ``leave_out``."""
     return np.prod([gram for n, gram in enumerate(grams) if n != leave_out], axis=0)
 
 
@@ -201,7 +201,7 @@ def _checked(start: Sequence[npt.ArrayLike], shape: tuple[int, ...], rank: int) 
 
 def _check_memory(shape: tuple[int, ...], rank: int) -> None:
     """Raise ShapeError unless all matrices of the decomposition fit into memory."""
-    # Gram matrices and their product; factors, the random words of a start, and an MTTKRP.
+    # Gram matrices and their product; factors, the random words of an initial factor, and an MTTKRP.
     numbers = (len(shape) + 3) * rank**2 + (2 * sum(shape) + max(shape)) * rank
     advice = f"give a smaller rank; {math.prod(shape) // max(shape)} is enough for any tensor of this shape"
     check_memory(

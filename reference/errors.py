@@ -26,7 +26,7 @@ class RangeError(SimwarpError, ValueError):
 
 
 class FormatError(SimwarpError, ValueError):
-    """Packed words or arrays of a sparse tensor that do not have the required format."""
+    """Packed words, or arrays of a sparse tensor, that violate their format."""
 
 
 class SchemeError(SimwarpError, ValueError):
@@ -46,7 +46,7 @@ class HostMemoryError(LaunchError, MemoryError):
 
 
 class CaptureError(SimwarpError, RuntimeError):
-    """Work of the host inside a capture of launches, or a graph whose capture has not ended."""
+    """A host operation that a capture of launches does not allow, or the use of an unfinished graph."""
 
 
 class ExportError(SimwarpError, ValueError):
@@ -86,7 +86,7 @@ class NoGpuError(SimwarpError, RuntimeError):
 
 
 class MachineError(SimwarpError):
-    """An error of a machine: of a program that runs on it, or of one of its devices.
+    """An error of a machine: in a program that runs on it, or on one of its devices.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class MachineError(SimwarpError):
 
 
 class TileBoundsError(MachineError, ValueError):
-    """A tile that does not lie in its memory, or whose columns overlap."""
+    """A tile that extends beyond its memory, or whose columns overlap."""
 
 
 class FreedMemoryError(MachineError, ValueError):
@@ -115,7 +115,7 @@ class FreedMemoryError(MachineError, ValueError):
 
 
 class MemoryInUseError(MachineError, RuntimeError):
-    """A free of memory, or the last unpin of an array, before the host has waited for the work on it.
+    """Memory was freed, or an array unpinned, before the host waited for the work that uses it.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class MemoryInUseError(MachineError, RuntimeError):
 
 
 class UnpinnedError(MachineError, ValueError):
-    """A copy from or to a host matrix that no pinned array holds, or an unpin without its pin."""
+    """A copy from or to a host matrix outside all pinned arrays, or an unpin without its pin."""
 
 
 class DeviceMemoryError(MachineError, MemoryError):

@@ -30,7 +30,7 @@ _STALE_SECONDS = 60.0
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = True) -> None:
-    """Write to a temporary name beside ``path``, then rename: a killed program leaves no half file.
+    """Write to a temporary name beside ``path``, then rename it: a killed program leaves no partial file.
 
     An interrupt leaves no temporary file. A killed program leaves one; the next writer to that path removes
     it after a minute. If ``path`` is a link, its target is written. Without ``durable`` the file may have the
@@ -41,7 +41,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bo
     _remove_stale(target.parent, start)
     temporary = target.parent / f"{start}{secrets.token_hex(8)}.tmp"
     try:
-        try:  # entered before the file exists, so that no interrupt can leave it
+        try:  # entered before the file exists, so that no interrupt can leave the file behind
             with temporary.open("xb") as file:
                 _lock(file)
                 write(file)
@@ -51,7 +51,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bo
                 temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # again, in case an interrupt came during the inner finally
+    finally:  # once more: an interrupt may have come during the inner finally
         temporary.unlink(missing_ok=True)
 
 
@@ -73,7 +73,7 @@ def write_output(
 
 
 def check_output(path: Path | str, advice: str = "choose another file") -> None:
-    """Raise the InputFileError that `write_output` would raise now; nothing stays behind.
+    """Raise the InputFileError that `write_output` would raise now; leave no file behind.
 
     >>> check_output("no-such-folder/x.tns")
     Traceback (most recent call last):
@@ -132,7 +132,7 @@ def _temporary_start(name: str) -> str:
 def _lock(file: IO[bytes]) -> None:
     """Lock the file; the system releases the lock when this program ends, even if it is killed."""
     if fcntl is not None:
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # the file system may not support locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -53,7 +53,7 @@ def make_lazy(
 
 
 def _object(module: ModuleType, name: str) -> Any:
-    """An object of a module; a function that is named like its package gets the package's attributes."""
+    """An attribute of a module; a function named like its package also gets the package's attributes."""
     value = getattr(module, name)
     if hasattr(module, "__path__") and name == module.__name__.rpartition(".")[2]:
         value.__dict__ = vars(module)

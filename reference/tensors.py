@@ -22,7 +22,7 @@ from reference.types.packed import IMAGE_LAYOUTS, LAYOUTS, TENSOR_LAYOUTS, check
 Axes: TypeAlias = Literal["NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW", "KKCO", "OCKK"]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-# The axes of each order in TensorFlow's letters. BTC writes K for both axes of the window and C for I.
+# The axes of each order in TensorFlow's letters. BTC writes K for both axes of the window, and C for I.
 _AXES: dict[str, str] = {
     **{axes: axes for axes in ("NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW")},
     **{"KKCO": "HWIO", "OCKK": "OIHW"},

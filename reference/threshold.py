@@ -1,4 +1,4 @@
-"""Binarization of integer dot products: batch normalisation and sign as one comparison; pooling of bits.
+"""Binarization of integer dot products: batch normalisation and sign as one comparison, and pooling of bits.
 
 A binarized layer computes ``Bin(BN(ReLU(x)))`` of each of its dot products x. As x is an integer, this equals
 a comparison with an integer threshold per output channel, whose bit is flipped for a negative γ. Pooling

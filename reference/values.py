@@ -18,7 +18,7 @@ _LIMITS = ((LONGEST, LONGEST), (6, 200), (2, 60))
 
 
 def shortened(kind: Kind) -> Kind:
-    """Give a dataclass or a NamedTuple a repr of at most 4000 characters; one that fits is as Python's own.
+    """Limit the repr of a dataclass or NamedTuple to 4000 characters; shorter ones are Python's own.
 
     >>> from dataclasses import dataclass
     >>> @shortened
@@ -33,7 +33,7 @@ def shortened(kind: Kind) -> Kind:
 
 
 def short_repr(value: object) -> str:
-    """The repr of a value in full, or else with the first items of its collections, and at most `LONGEST`."""
+    """The repr of a value, or if that is too long a repr with the first items of its collections."""
     text = ""
     for limits in _LIMITS:
         text = ""
@@ -76,7 +76,7 @@ def _listed(
     letters: int,
     count: int = 0,
 ) -> Iterator[str]:
-    """The parts of a collection's repr: the first items, and the number of all if there are more."""
+    """The parts of a collection's repr: the first items, and the total number if there are more."""
     yield begin
     for number, (name, one) in enumerate(given):
         if number:
@@ -124,7 +124,7 @@ def compared(kind: Kind) -> Kind:
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """True if two values of a field are equal; arrays have one dtype, and may lie on devices."""
+    """True if two values of a field are equal; arrays must have the same dtype, and may be on devices."""
     if one is other:
         return True
     if hasattr(one, "dtype") and hasattr(other, "dtype"):
@@ -147,8 +147,8 @@ def not_an_array(advice: str) -> Callable[[Kind], Kind]:
     >>> np.asarray(Bits())
     Traceback (most recent call last):
     ...
-    reference.errors.DtypeError: Bits of shape (2, 3) given as an array of numbers
-    it describes its numbers, and is not an array of them
+    reference.errors.DtypeError: Bits of shape (2, 3) is used as an array of numbers
+    it describes numbers, but is not an array
     pass its words
     """
 
@@ -156,8 +156,8 @@ def not_an_array(advice: str) -> Callable[[Kind], Kind]:
         shape = getattr(self, "shape", None)
         of_shape = f" of shape {shape}" if isinstance(shape, tuple) else ""
         raise DtypeError(
-            f"{type(self).__name__}{of_shape} given as an array of numbers\n"
-            f"it describes its numbers, and is not an array of them\n{advice}"
+            f"{type(self).__name__}{of_shape} is used as an array of numbers\n"
+            f"it describes numbers, but is not an array\n{advice}"
         )
 
     def decorated(kind: Kind) -> Kind:

@@ -18,7 +18,7 @@ FREE_LATER = "free memory after its last use"
 """The advice of faults for a use after free."""
 _WHOLE = 0xFF
 """The mark of a byte whose bits were all written."""
-_ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
+_ROUND = 16  # storage is rounded up to the widest access, so that it has a view of each width
 
 Addresses = npt.NDArray[np.uint64]
 
@@ -68,7 +68,7 @@ class Allocation:
         return "" if shape is None or " " in name else name_element(name, shape, offset, width, flat=True)
 
     def move_to(self, storage: npt.NDArray[np.uint8]) -> None:
-        """Move the bytes to another storage, a multiple of 16 bytes long; what is written stays written."""
+        """Move the bytes to another storage, a multiple of 16 bytes long; the marks of written bytes stay."""
         storage[: self.size] = self.bytes
         self._bytes, self._views = storage[: self._bytes.size], {}
 
@@ -117,14 +117,14 @@ class Allocation:
             self.settle()
 
     def settle(self) -> None:
-        """Check whether every byte is written by now; if so, reads skip the check."""
+        """Check whether every byte has been written; if so, reads skip the check for uninitialised bytes."""
         if not self.complete:
             marks = self._written[: self.size]
             if marks.all() and marks.min(initial=_WHOLE) == _WHOLE:
                 self._complete()
 
     def _complete(self) -> None:
-        """Note that every byte is written, and drop the marks unless another process may clear one."""
+        """Note that every byte is written, and drop the marks unless another process may still clear one."""
         self.complete = True
         if self._shared:
             self._written[: self.size] = _WHOLE
@@ -144,7 +144,7 @@ class Allocation:
         return offsets.view(np.int64)
 
     def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
-        """A mask of the elements of ``width`` bytes with an unwritten byte; None if there surely are none."""
+        """A mask of the elements of ``width`` bytes with an unwritten byte; None if there are surely none."""
         if self.complete:
             return None
         if width > 8:
@@ -171,7 +171,7 @@ class Allocation:
             self._written_view(width)[index] = _ones(width)
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark bits of the accessed bytes as unwritten: the ones in ``unwritten``, uint8 (n, width)."""
+        """Mark bits of the accessed bytes as unwritten: the bits set in ``unwritten``, uint8 (n, width)."""
         self.complete = False
         self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
 

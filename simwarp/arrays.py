@@ -100,7 +100,7 @@ class GlobalArray(Array):
 
 
 class SharedArray(Array):
-    """An `Array` in the shared memory of one block: `launch` makes it, uninitialised.
+    """An `Array` in the shared memory of one block; `launch` allocates it, uninitialised.
 
     Attributes
     ----------

@@ -123,7 +123,7 @@ class Checks:
         return self._actions.get(kind, "raise")
 
     def strict(self, kind: str) -> bool:
-        """True if the notes of a kind are asked for."""
+        """True if the user asked for notes of this kind."""
         return kind in self._strict and self.action(kind) != "off"
 
     @property
@@ -161,7 +161,7 @@ class Checks:
         self.keep(fault)
 
     def keep(self, fault: KernelFault) -> None:
-        """Collect a fault, or add its count to the same fault if that was collected before."""
+        """Collect a fault, or increase the count of an equal fault that was collected before."""
         places = _line(fault.place), _line(getattr(fault, "other", None))
         key = type(fault), fault.severity, places, _manner(fault), getattr(fault, "allocation", "")
         known = self._known.setdefault(key, fault)
@@ -177,7 +177,7 @@ class Checks:
 
 
 def for_all(action: str) -> dict[str, str]:
-    """The same action for every kind of check except `STRICT`; a strict one only for kinds with notes."""
+    """The same action for every kind of check except `STRICT`; a strict action only for kinds with notes."""
     of_errors, strict = _parts(action)
     ordinary = [kind for kind in KINDS if kind not in STRICT]
     return {kind: action if strict and kind in NOTED else of_errors for kind in ordinary}
@@ -212,14 +212,14 @@ def _parts(action: str) -> tuple[str, bool]:
 
 
 def _manner(fault: KernelFault) -> object:
-    """The kinds of access of a fault, which distinguish faults of the same line."""
+    """The kinds of access in a fault; they distinguish faults of one source line."""
     if isinstance(fault, Race):
         return fault.earlier, fault.later
     return fault.what.replace(fault.element, "") if isinstance(fault, MemoryFault) else None
 
 
 def _line(place: Place | None) -> object:
-    """The line that identifies a place: that of the CUDA C++ if known, else that of the PTX."""
+    """The line that identifies a location: of the CUDA C++ source if known, else of the PTX."""
     if place is None:
         return None
     source = place.source_file, place.source_line

@@ -28,14 +28,14 @@ _DECLARED = r"((?:\w+\s+)*?)(\w+)\s+{name}\s*((?:\[[^\]\n]*\]\s*)+)"
 
 
 class Shape(NamedTuple):
-    """The elements of an array: bytes of each, and how many there are along each axis."""
+    """The shape of an array: bytes per element, and the number of elements along each axis."""
 
     itemsize: int
     axes: tuple[int, ...]
 
 
 def name_element(array: str, shape: Shape, offset: int, width: int, flat: bool = False) -> str:
-    """Name the elements of an access of ``width`` bytes at a byte offset; with ``flat`` by one index.
+    """Name the elements that an access of ``width`` bytes touches; with ``flat`` by one index.
 
     >>> name_element("t", Shape(4, (128,)), 508, 4), name_element("t", Shape(4, (8, 33)), 140, 4)
     ('t[127]', 't[1][2]')
@@ -78,7 +78,7 @@ def declared_shape(name: str, size: int, sources: Mapping[str, str]) -> Shape | 
 
 
 def _shape(axes: Sequence[int | None], itemsize: int | None, size: int) -> Shape | None:
-    """The shape of an array of ``size`` bytes, of which an extent or the element's size may be unknown."""
+    """The shape of an array of ``size`` bytes; one extent, or the element's size, may be unknown."""
     product = math.prod(axis for axis in axes if axis)
     unknown = [i for i, axis in enumerate(axes) if not axis]
     if not unknown:
@@ -90,7 +90,7 @@ def _shape(axes: Sequence[int | None], itemsize: int | None, size: int) -> Shape
 
 
 def _size_of(words: Sequence[str]) -> int | None:
-    """Bytes of a type by the words of its declaration."""
+    """The size in bytes of a type, from the words of its declaration."""
     for word in reversed(words):
         if numbered := _NUMBERED.fullmatch(word):
             return int(numbered[1]) // 8

@@ -1,4 +1,4 @@
-"""The faults of simulated kernels: one exception per kind, with the place as fields.
+"""The faults of simulated kernels: one exception per kind, with the location as fields.
 
 A fault prints in the form of a compiler's message; see `simwarp.messages`.
 """
@@ -29,7 +29,7 @@ _LONG, _PART = 500, 200
 
 
 class KernelFault(SimwarpError):
-    """A fault of a kernel, such as a bad access, a race or a deadlock.
+    """A fault of a kernel, such as an invalid access, a race or a deadlock.
 
     Parameters
     ----------
@@ -94,17 +94,17 @@ class KernelFault(SimwarpError):
         return self
 
     def note(self, label: str, place: Place) -> None:
-        """Add another place to the message, with a label."""
+        """Add another location to the message, with a label."""
         self.notes = (*self.notes, Note(label, place))
 
     def note_standing(self, what: str, standing: Iterable[tuple[int, Place]]) -> None:
-        """Add the places where lanes stand: how many, and the place of the first one."""
+        """Add the steps where lanes stand: the number of lanes, and the location of the first one."""
         for count, place in standing:
             self.note(f"{count} lane{'s' * (count > 1)} {what}, the first is", place)
 
 
 class MemoryFault(KernelFault):
-    """A bad access to memory.
+    """An invalid access to memory.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class MemoryFault(KernelFault):
     position: int = 0
 
     def name_element(self, element: str) -> None:
-        """Name the accessed element in the message, instead of so many bytes of memory; "" does nothing."""
+        """Name the accessed element in the message, instead of a number of bytes; "" changes nothing."""
         if element:
             self.element = element
             words = {"that": ", which", "were": " was"}
@@ -179,14 +179,14 @@ class WrongStride(Misaligned):
 
 
 class WrongDescriptor(Misaligned):
-    """A matrix descriptor with bits that have no meaning, or whose start or tile does not fit its swizzle."""
+    """A matrix descriptor with meaningless bits, or whose start or tile does not fit its swizzle."""
 
 
 class UninitialisedRead(MemoryFault):
     """A use of uninitialised memory, or of a value computed from it.
 
-    ``place`` is that of the read. Uses are listed under `UninitialisedRegister`; an atomic operation, a
-    matrix instruction and a kernel written in Python use every value that they read.
+    ``place`` is the location of the read. Uses are listed under `UninitialisedRegister`; an atomic operation,
+    a matrix instruction and a kernel written in Python use every value that they read.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class StaleRead(MemoryFault):
     Attributes
     ----------
     other : Place
-        The write, before the read or after it; ``place`` is that of the read.
+        The write, before the read or after it; ``place`` is the location of the read.
     """
 
     check = "races"
@@ -271,7 +271,7 @@ class MissingProxyFence(MemoryFault):
 
 
 class DependentAccess(MemoryFault):
-    """An access of a dependent launch, before its wait, to memory that the launch before accesses.
+    """An access by a dependent launch, before its wait, to memory that the previous launch accesses.
 
     Attributes
     ----------
@@ -294,13 +294,13 @@ class TensorMapFault(KernelFault):
 
 
 class TextureFault(KernelFault):
-    """A use of a texture or surface by a handle that is none, or by an instruction that does not fit it."""
+    """A use of a texture or surface with an invalid handle, or by an instruction that does not fit it."""
 
     check = "textures"
 
 
 class ProductInFlight(KernelFault):
-    """A use of registers of a warpgroup's product between its issue and its wait, or without a fence before.
+    """A use of a product's registers between issue and wait, or of registers written without a fence.
 
     Attributes
     ----------
@@ -318,7 +318,7 @@ class ProductInFlight(KernelFault):
 class UninitialisedRegister(KernelFault):
     """A use of an uninitialised register, or of a value computed from it.
 
-    Uses are branches, addresses and stores to global memory; ``place`` is that of the first read.
+    Uses are branches, addresses and stores to global memory; ``place`` is the location of the first read.
 
     Attributes
     ----------
@@ -353,7 +353,7 @@ class MemberMaskFault(KernelFault):
 
 
 class InactiveSource(KernelFault):
-    """A shuffle that reads a lane which does not execute it."""
+    """A shuffle that reads from a lane that does not execute the shuffle."""
 
     check = "sources"
 
@@ -402,7 +402,7 @@ class SkippedMember(MemberMaskFault):
 
 
 class EarlyExit(KernelFault):
-    """A barrier or ``.sync`` operation that names lanes which returned before it.
+    """A barrier or ``.sync`` operation that names lanes that returned before it.
 
     Attributes
     ----------
@@ -418,11 +418,11 @@ class EarlyExit(KernelFault):
 
 
 class DivergentMatrix(BarrierFault):
-    """A matrix instruction that the lanes of a warp do not execute together, with the same operands."""
+    """A matrix instruction that a warp's lanes do not execute together, or with different operands."""
 
 
 class RegisterCountFault(BarrierFault):
-    """A ``setmaxnreg`` that the lanes of a warp, or the warps of a warpgroup, do not execute alike."""
+    """A ``setmaxnreg`` that a warp's lanes, or a warpgroup's warps, do not all execute with one count."""
 
 
 class Deadlock(KernelFault):
@@ -439,7 +439,7 @@ class Deadlock(KernelFault):
 
 
 class RegisterShortage(Deadlock):
-    """A ``setmaxnreg.inc`` that waits for registers which no warp of its block releases.
+    """A ``setmaxnreg.inc`` that waits for registers that no warp of its block releases.
 
     Attributes
     ----------
@@ -460,11 +460,11 @@ class NotCooperative(Trap):
 
 
 class NotClustered(Trap):
-    """A copy between blocks of a cluster in a launch without clusters: there it is an illegal instruction."""
+    """A copy between blocks of a cluster in a launch without clusters: an illegal instruction there."""
 
 
 class Unreachable(KernelFault):
-    """Control that ran off the end of a function, where its compiler left no return."""
+    """Execution that ran past the end of a function, where the compiler left no return."""
 
     check = "unreachable"
 
@@ -487,7 +487,7 @@ class RunawayKernel(KernelFault):
 
 
 class Livelock(RunawayKernel):
-    """An infinite loop: it returned to a state that it was in before."""
+    """An infinite loop: the kernel returned to an earlier state."""
 
 
 class NeedsIndependentProgress(KernelFault):

@@ -1,4 +1,4 @@
-"""Operations of a warp's lanes on NumPy arrays, those of BSTC's soft tensor core among them.
+"""Operations on the lanes of a warp, as NumPy arrays, including those of BSTC's soft tensor core.
 
 *Per lane* (BSTC section 3.1, A to C and F): ``and_``, ``popc``, ``brev``, ``shl``, ``prmt`` … compute
 each element by itself; shapes broadcast. Words are unsigned arrays (uint32, uint64); signed types are
@@ -116,7 +116,7 @@ def not_(a: Words) -> Words:
 
 
 def shl(a: Words, amount: Words) -> Words:
-    """Shift left (op F); an ``amount`` of the width or more gives 0 (PTX ISA 9.7.8, ``shl``).
+    """Shift left (op F); an ``amount`` of at least the width gives 0 (PTX ISA 9.7.8, ``shl``).
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ def shf(
 
 
 def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
-    """The word whose low ``length`` bits are 1, or all bits if ``length`` is the width or more."""
+    """A word whose low ``length`` bits are 1; all bits if ``length`` is at least the width."""
     zero: Any = np.dtype(dtype).type(0)
     return not_(shl(not_(zero), length))
 
@@ -374,7 +374,7 @@ def _field(position: int, length: int, dtype: np.dtype[Any]) -> tuple[Any, Any, 
 
 
 def _choose(condition: Lanes, yes: Words, no: Any) -> Words:
-    """Return ``np.where(condition, yes, no)``, or just ``yes`` if the condition holds everywhere."""
+    """Return ``np.where(condition, yes, no)``, or just ``yes`` if the condition is true everywhere."""
     if np.all(condition):
         return yes
     return np.where(condition, yes, no)
@@ -433,7 +433,7 @@ def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
 
 
 def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """True if the predicate holds in any active lane of the mask (op D).
+    """True if the predicate is true in any active lane of the mask (op D).
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
 
 def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """True if the predicate holds in every active lane of the mask (op D).
+    """True if the predicate is true in every active lane of the mask (op D).
 
     Parameters
     ----------
@@ -532,7 +532,7 @@ def shfl(
 
 
 def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
-    """The source lane of each lane in ``shfl``, its own if out of range, and a mask of those in range.
+    """The source lane of each lane in ``shfl`` (its own if out of range), and a mask of lanes in range.
 
     Parameters
     ----------
@@ -699,7 +699,7 @@ def _gather(array: Words, source: Any) -> Words:
     """For each lane, the element that its source lane holds."""
     if isinstance(source, slice):
         return array[..., source]
-    if source.ndim == 1:  # the same lanes in every warp
+    if source.ndim == 1:  # ``source`` holds one lane number for each lane, the same in every warp
         return array.take(source, axis=-1, mode="wrap")
     shape = np.broadcast_shapes(array.shape, source.shape)
     return np.take_along_axis(np.broadcast_to(array, shape), np.broadcast_to(source, shape), axis=-1)

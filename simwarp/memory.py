@@ -3,7 +3,7 @@
 An access is a vector of addresses, one per executing lane, in the order of the lanes. A bad access raises the
 fault of the first bad address; the caller (the PTX executor or `simwarp.warp`) adds kernel, lane and line.
 
-A mark per bit tells whether the bit was ever written. Memory starts as poison, 0xA5 bytes, so that an
+One mark per bit records whether the bit was ever written. Memory starts as poison, 0xA5 bytes, so that an
 unchecked read of uninitialised memory is recognisable.
 """
 
@@ -36,7 +36,7 @@ _GAP = 1 << 16  # bytes between allocations, so that accesses past the end do no
 _REMEMBERED = 256  # freed allocations that faults can still name
 
 _Fault = TypeVar("_Fault", bound=MemoryFault)
-_Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and the positions of the accesses in it
+_Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and which of the accesses are in it
 
 
 class Memory:
@@ -166,7 +166,7 @@ class Memory:
         return some
 
     def around(self, address: int) -> list[Allocation]:
-        """The allocation that holds the byte at ``address``; else its neighbours, if one of them is near."""
+        """The allocation that holds the byte at ``address``; else its neighbours, if one is near."""
         if (held := self.find(address)) is not None:
             return [held]
         bases, allocations = self._table
@@ -188,7 +188,7 @@ class Memory:
         return result
 
     def peek(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-        """The result of `load` if no access is bad and one allocation holds them all; else None."""
+        """The result of `load` if all accesses are valid and in one allocation; else None."""
         width = dtype.itemsize
         allocation = self._common_allocation(addresses, width)
         if allocation is None:
@@ -215,7 +215,7 @@ class Memory:
             self.write(addresses, values)
 
     def poke(self, addresses: Addresses, values: npt.NDArray[Any]) -> bool:
-        """Store if no access is bad and one allocation holds them all; True if it stored."""
+        """Store if all accesses are valid and in one allocation; return whether it stored."""
         allocation = self._common_allocation(addresses, values.dtype.itemsize)
         if allocation is None or allocation.read_only:
             return False
@@ -228,12 +228,12 @@ class Memory:
             allocation.write(addresses[part], values[part])
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark bits of bytes just stored as unwritten: the ones in ``unwritten``, uint8 (n, width)."""
+        """Mark bits of bytes just stored as unwritten: the bits set in ``unwritten``, uint8 (n, width)."""
         for allocation, part in self._writable(addresses, unwritten.shape[1]):
             allocation.forget(addresses[part], unwritten[part])
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """The unwritten bits of each byte, as ones in uint8 (n, width); 0 where the access is bad."""
+        """The unwritten bits of each byte, as ones in uint8 (n, width); 0 for an invalid access."""
         found = np.zeros((addresses.size, width), np.uint8)
         for allocation, part in self._parts(addresses, width):
             part = part[~_misaligned(addresses[part], width)]
@@ -247,7 +247,7 @@ class Memory:
                 yield allocation, part[~_misaligned(addresses[part], width)]
 
     def updatable(self, addresses: Addresses, width: int) -> Allocation | None:
-        """The allocation that holds all accesses, if all of them may read and write; else None."""
+        """The allocation that holds all accesses, if all may both read and write; else None."""
         allocation = self._common_allocation(addresses, width)
         if allocation is None or allocation.read_only:
             return None
@@ -267,7 +267,7 @@ class Memory:
         return None if misaligned else allocation
 
     def _parts(self, addresses: Addresses, width: int) -> list[_Part]:
-        """The accesses of each allocation, without those that leave their allocation."""
+        """The accesses of each allocation, without those that exceed its bounds."""
         if not addresses.size:
             return []
         first = self.find(int(addresses.min()))
@@ -277,7 +277,8 @@ class Memory:
         ends = np.array([a.base + a.size for a in allocations], np.uint64)
         which = np.searchsorted(np.array(bases, np.uint64), addresses, "right") - 1
         held = np.flatnonzero(which >= 0)
-        room = ends[which[held]] - addresses[held]  # past the end it wraps to more than the size
+        # unsigned: past the end the difference wraps to more than the size
+        room = ends[which[held]] - addresses[held]
         sizes = np.array([a.size for a in allocations], np.uint64)[which[held]]
         held = held[(room >= np.uint64(width)) & (room <= sizes)]
         return [(allocations[i], held[which[held] == i]) for i in np.unique(which[held]).tolist()]
@@ -314,7 +315,7 @@ class Memory:
         return sorted(faults, key=lambda fault: fault.position)
 
     def _outside(self, fault: MemoryFault) -> str:
-        """The end of a message: which allocation an access is outside of."""
+        """The end of a message: the allocation that an access is outside of."""
         there = self.whole.find(fault.address)
         known, beyond = bool(fault.element), there is not None and there.base != fault.address - fault.offset
         if known and not beyond:

@@ -1,4 +1,4 @@
-"""Messages of faults in the form of a compiler's: place, kind and what happened, then the line with a caret.
+"""Messages of faults in a compiler's form: location, kind and event, then the source line with a caret.
 
 A message is lines of pieces, each a text with a style, so that a terminal can show them in colour.
 """
@@ -37,7 +37,7 @@ class Fault(Protocol):
 
     @property
     def what(self) -> str:
-        """The event that the message reports, without its place."""
+        """The event that the message reports, without its location."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class Fault(Protocol):
 
     @property
     def place(self) -> Place:
-        """The place of the event: source line, PTX line and thread."""
+        """The location of the event: source line, PTX line and thread."""
         ...
 
     @property
@@ -131,7 +131,7 @@ def words_of(name: str) -> str:
 
 
 def _note(fault: Fault, label: str, place: Place, array: str, paths: Mapping[str, str]) -> Iterator[Line]:
-    """The lines of a second place: its own line of source only if that is another one."""
+    """The lines of a second location; its source line only if it differs from the first."""
     same = (place.kernel, place.block, place.thread) == (
         fault.place.kernel,
         fault.place.block,
@@ -148,7 +148,7 @@ def _line_of(place: Place) -> tuple[str | None, int | None]:
 
 
 def _call(caller: Caller, paths: Mapping[str, str]) -> Iterator[Line]:
-    """The lines of a call that leads to the place."""
+    """The lines about a call that leads to the fault's location."""
     where = _source(caller, paths)
     label = "inlined here" if caller.inlined else "called here"
     called = f"{caller.function or 'a function'}() is {label}"
@@ -160,7 +160,7 @@ def _call(caller: Caller, paths: Mapping[str, str]) -> Iterator[Line]:
 
 
 def _location(place: Place, paths: Mapping[str, str]) -> str:
-    """The first words of a line about a place: file and line, or the line of the PTX."""
+    """The first words of a line about a location: file and line, or the line of the PTX."""
     if (where := _source(place, paths)) or place.line is None:
         return where
     return f"PTX line {place.line}" if place.text else f"line {place.line}"
@@ -174,7 +174,7 @@ def _source(place: Place | Caller, paths: Mapping[str, str]) -> str:
 
 
 def _who(place: Place, known: Place | None = None) -> str:
-    """The thread of a place as text, without the parts that it shares with the place ``known``."""
+    """The thread of a location as text, without the parts that it shares with the location ``known``."""
     parts: list[str] = []
     if place.kernel and (known is None or known.kernel != place.kernel):
         parts.append(f"kernel {abridged(place.kernel)}")
@@ -198,7 +198,7 @@ def _verb(text: str) -> str:
 
 
 def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
-    """The source line of a place, with a caret below the array element, or else below the statement."""
+    """A location's source line, with a caret below the array element, or else below the statement."""
     if place.source_text:
         text = place.source_text
         indent = len(text) - len(text.lstrip())
@@ -210,7 +210,7 @@ def _excerpt(place: Place, array: str, verb: str) -> Iterator[Line]:
 
 
 def _shortened(text: str) -> str:
-    """An instruction of PTX as far as a line can hold it."""
+    """A PTX instruction, shortened to fit on a line."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
 
 
@@ -231,7 +231,7 @@ def _untabbed(text: str, start: int, end: int) -> tuple[str, int, int]:
 
 
 def _element(text: str, array: str, verb: str) -> tuple[int, int] | None:
-    """The first and end column of ``array[…]`` in a source line; None if it occurs not once."""
+    """The first and end column of ``array[…]`` in a source line; None unless it occurs exactly once."""
     if not array:
         return None
     opened = re.finditer(rf"\b{re.escape(array)}\[", text)
@@ -243,7 +243,7 @@ def _element(text: str, array: str, verb: str) -> tuple[int, int] | None:
 
 
 def _closed(text: str, at: int) -> int:
-    """The position behind the brackets that ``text`` opens before ``at``, and any others that follow."""
+    """The position behind the brackets opened before ``at``, and any brackets that follow directly."""
     depth = 1
     while at < len(text) and (depth or text[at] == "["):
         depth += (text[at] == "[") - (text[at] == "]")

@@ -1,4 +1,4 @@
-"""Report a file that hides a package of simwarp, such as a user's ``gpu.py``, before an import fails.
+"""Detect a file that hides a package of simwarp, such as a user's ``gpu.py``, before an import fails.
 
 This module imports only the standard library, since such a file may hide any other package.
 """

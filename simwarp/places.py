@@ -1,4 +1,4 @@
-"""Places of faults in a launch: thread, instruction, line of source, and the calls that lead there."""
+"""Locations of faults in a launch: thread, instruction, source line, and the calls that lead there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 160
 
 
 def abridged(name: str) -> str:
-    """A kernel's name with its innermost template arguments left out, so that a line can hold it.
+    """A kernel's name shortened to fit on a line, without its innermost template arguments.
 
     >>> abridged("gemm<" + "layout<shape<1, 2>>, " * 9 + "float>")[:40]
     'gemm<layout<shape<…>>, layout<shape<…>>,'
@@ -44,7 +44,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a launch: kernel, block, warp, lane and instruction; None or "" where unknown.
+    """A location in a launch: kernel, block, warp, lane and instruction; None or "" where unknown.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Note:
-    """A second place of a fault, such as the other access of a race.
+    """A second location of a fault, such as the other access of a race.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Kernels written in Python: one warp at a time, its registers NumPy arrays of 32 lanes.
+"""Kernels written in Python: they run one warp at a time; registers are NumPy arrays of 32 lanes.
 
 A kernel is a function whose first argument is the `Warp` that executes it; `launch` runs it once for
 every warp of every block.
@@ -123,7 +123,7 @@ _WATCHED: list[tuple[str, int, list[Place]]] = []
 
 @contextmanager
 def watch(array: str, element: int) -> Generator[list[Place]]:
-    """Collect the places that store to one element, in all launches inside the ``with`` block.
+    """Collect the locations of stores to one element, in all launches inside the ``with`` block.
 
     Parameters
     ----------
@@ -185,20 +185,22 @@ class Warp:
         self.lane = LANE.copy()
         self.thread = Xyz(number % width, number // width % height, number // (width * height))
         for register in (self.lane, *self.thread):
-            register.flags.writeable = False  # so that `i = warp.lane; i += 1` cannot renumber the lanes
+            # read-only, so that `i = warp.lane; i += 1` cannot renumber the lanes
+            register.flags.writeable = False
         self.alive = number < math.prod(launch.block_dim)
         self._activate(self.alive)
 
     def _activate(self, active: npt.NDArray[np.bool_]) -> None:
         active.flags.writeable = False
         self.active = active
-        self._executing = None if active.all() else active  # the argument ``active`` of simwarp.lanes
+        # the value for the argument ``active`` of simwarp.lanes
+        self._executing = None if active.all() else active
 
     # Divergence
 
     @contextmanager
     def where(self, predicate: PerLane) -> Generator[None]:
-        """Execute the ``with`` block only in the lanes whose ``predicate`` (bool) holds; nests.
+        """Execute the ``with`` block only in lanes whose ``predicate`` (bool) is true; blocks may nest.
 
         Examples
         --------
@@ -273,7 +275,7 @@ class Warp:
         self._note_store(array, at)
 
     def atomic_add(self, array: Array, index: PerLane, values: PerLane) -> None:
-        """Add each active lane's ``values`` to ``array[index]``, also where lanes have one index.
+        """Add each active lane's ``values`` to ``array[index]``; lanes may share an index.
 
         Lanes of a warp, and warps of a launch, add in ascending order, one of the orders that hardware may
         choose. Unlike ``atomicAdd`` it returns nothing, as ``red`` in PTX.
@@ -315,18 +317,18 @@ class Warp:
     # Across lanes
 
     def ballot(self, predicate: PerLane, mask: PerLane = ALL_LANES) -> Register:
-        """``__ballot_sync``: the word whose bit i is lane i's predicate → uint32."""
+        """``__ballot_sync``: a word whose bit i is lane i's predicate → uint32."""
         return self._across("ballot", lanes.ballot, self._predicate("ballot", predicate), mask)
 
     def any(self, predicate: PerLane, mask: int = ALL_LANES) -> bool:
-        """``__any_sync``: whether the predicate holds in an active lane, as one bool for Python's ``if``.
+        """``__any_sync``: whether the predicate is true in an active lane, as one bool for Python's ``if``.
 
         The mask is one number for all lanes; so it is in `all` and `uni`.
         """
         return self._vote("any", lanes.vote_any, predicate, mask)
 
     def all(self, predicate: PerLane, mask: int = ALL_LANES) -> bool:
-        """``__all_sync``: whether the predicate holds in every active lane."""
+        """``__all_sync``: whether the predicate is true in every active lane."""
         return self._vote("all", lanes.vote_all, predicate, mask)
 
     def uni(self, predicate: PerLane, mask: int = ALL_LANES) -> bool:
@@ -378,7 +380,7 @@ class Warp:
         return self._shuffle("shfl_xor", "bfly", value, lane_mask, width, mask)
 
     def match_any(self, value: PerLane, mask: PerLane = ALL_LANES) -> Register:
-        """``__match_any_sync``: the mask of the lanes with the same bits as the lane itself → uint32."""
+        """``__match_any_sync``: a mask of the lanes with the same bits as each lane → uint32."""
         return self._across("match_any", lanes.match_any, self._bits(value), mask)
 
     def match_all(self, value: PerLane, mask: PerLane = ALL_LANES) -> Register:
@@ -524,7 +526,7 @@ class Warp:
         return self._register(name, values).astype(array.dtype)[self.active]
 
     def _note_store(self, array: Array, at: npt.NDArray[Any]) -> None:
-        """Add the places of this store to each `watch` of an element that it writes."""
+        """Add the location of this store to each `watch` of an element that it writes."""
         for name, element, places in _WATCHED:
             for position in np.flatnonzero(at == element) if name == array.name else ():
                 lane = int(np.flatnonzero(self.active)[position])

@@ -1,4 +1,4 @@
-"""What the processes of `summa` agree on before one of them writes: sizes, scalars, and errors."""
+"""Agreement of `summa`'s processes on sizes, scalars and errors, before one of them writes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Part:
     """The arguments that one process passes to `summa`."""
 
-    shapes: dict[str, tuple[int, int]]  # of its blocks
-    common: dict[str, str]  # the arguments that must be the same on all processes
+    shapes: dict[str, tuple[int, int]]  # operand → shape of its local block
+    common: dict[str, str]  # the arguments that must be the same on all processes, as text
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Layout:
 
 
 def part_of(alpha: Any, a: Any, b: Any, beta: Any, c: Any, panel: Any, grid: ProcessGrid, size: int) -> Part:
-    """Check one process's own arguments, without those of other processes, and return them."""
+    """Check a process's own arguments; return what the other processes need to know of them."""
     routine = PREFIX_OF.get(getattr(c, "dtype", np.dtype("O")), "d") + "gemm"
     blocks: dict[Name, Array] = {"a": a, "b": b, "c": c}
     for name, x in blocks.items():
@@ -50,7 +50,8 @@ def part_of(alpha: Any, a: Any, b: Any, beta: Any, c: Any, panel: Any, grid: Pro
         raise ShapeError(f"panel is {panel}\na panel has at least 1 column\ngive a positive int")
     if grid.size != size:
         raise ShapeError(
-            f"a grid of {grid.rows} x {grid.columns} for {size} processes\nit has a place for each of them\n"
+            f"a grid of {grid.rows} x {grid.columns} for {size} processes\n"
+            "a grid has one position for each process\n"
             "give another grid, or none"
         )
     is_real = c.dtype.kind == "f"
@@ -109,18 +110,19 @@ def _check_lines(parts: Sequence[Part], grid: ProcessGrid) -> None:
             if shape != (like_rows, like_columns):
                 raise ShapeError(
                     f"rank {rank}: its block of {name} has shape {shape}\n"
-                    f"beside the blocks of its row and its column it has {(like_rows, like_columns)}\n"
+                    "next to the blocks of its grid row and grid column it must have "
+                    f"{(like_rows, like_columns)}\n"
                     "take the parts that ProcessGrid.owned gives"
                 )
 
 
 def _cuts(lengths: Any) -> tuple[int, ...]:
-    """The starts of parts with these lengths, and their end."""
+    """The starts of parts with these lengths, and the end of the last."""
     return tuple(accumulate(lengths, initial=0))
 
 
 def raise_failures(comm: Communicator, own: Exception | None) -> None:
-    """Raise an error on all processes if one has failed: there its own, elsewhere LaunchError."""
+    """If a process has failed, raise its own error there, and LaunchError on all others."""
     failures = comm.allgather(None if own is None else f"{type(own).__name__}: {own}")
     if own is not None:
         raise own

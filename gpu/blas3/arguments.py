@@ -28,7 +28,7 @@ def refuse(
 
 
 def operand(routine: str, name: Name, given: Any, device: Machine | None = None) -> Matrix:
-    """A matrix operand, checked by itself; lists are converted."""
+    """A matrix operand, checked without the other operands; lists are converted."""
     dtype = np.dtype(PREFIXES[routine[0]])
     x: Matrix
     if isinstance(given, np.ndarray):
@@ -55,7 +55,7 @@ def operand(routine: str, name: Name, given: Any, device: Machine | None = None)
 
 
 def _kin(routine: str, dtype: np.dtype[Any]) -> str:
-    """The routine of a dtype, if it has one."""
+    """The name of a routine for a dtype, or the routine's own name if there is none."""
     prefix = PREFIX_OF.get(dtype)
     known = prefix is not None and prefix in ROWS[routine[1:]].prefixes
     return f"{prefix}{routine[1:]}" if known else "another routine"
@@ -100,7 +100,7 @@ def call_of(
 
 
 def sizes_of(row: Row, matrices: Mapping[Name, Matrix], flags: Mapping[str, Any]) -> tuple[int, int, int]:
-    """M, N and K as the first operands have them; they are not checked yet."""
+    """M, N and K from the shapes of the first operands; the others are not checked yet."""
     rows, columns = flipped(matrices["a"].shape, flags.get("trans_a", "N"))
     if row.is_triangle:
         return rows, rows, columns
@@ -120,7 +120,7 @@ def _check_trans(routine: str, problem: Problem) -> None:
 
 
 def _check_shapes(routine: str, problem: Problem, matrices: Mapping[Name, Matrix]) -> None:
-    """Raise ShapeError for a matrix of another shape than the flags and the other matrices need."""
+    """Raise ShapeError for a matrix whose shape does not fit the flags and the other matrices."""
     for name, shape in problem.shapes.items():
         found = matrices[cast("Name", name)].shape
         if found == shape:

@@ -1,4 +1,4 @@
-"""Blocks of host matrices: what is copied between a host and a device, and what caches are keyed by."""
+"""Blocks of host matrices: the unit of copies between host and device, and the key of caches."""
 
 from __future__ import annotations
 

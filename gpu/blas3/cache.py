@@ -22,14 +22,14 @@ Place = TypeVar("Place")
 class Entry(Generic[Key, Place]):
     """A tile in a device's cache, with its number of users."""
 
-    key: Key  # the host's block
-    place: Place  # its device memory
-    readers: int = 1  # uses whose end has not been seen
-    is_found: bool = True  # whether the cache finds it: not after it was dropped
+    key: Key  # the block of the host's matrix
+    place: Place  # the block's device memory
+    readers: int = 1  # uses whose end has not been observed
+    is_found: bool = True  # whether a lookup finds the block; false after the cache has dropped it
 
 
 class TileCache(Generic[Key, Place]):
-    """The tiles of one device; ``give_back`` receives the place of each tile that is evicted or dropped.
+    """The tiles of one device; ``give_back`` is called with the memory of each evicted or dropped tile.
 
     >>> given_back = []
     >>> cache = TileCache(given_back.append)
@@ -52,12 +52,12 @@ class TileCache(Generic[Key, Place]):
         return key in self._entries
 
     def place(self, key: Key) -> Place | None:
-        """The place of a tile, without a reader; None if it is not in the cache."""
+        """The memory of a tile, without adding a reader; None if it is not in the cache."""
         entry = self._entries.get(key)
         return None if entry is None else entry.place
 
     def take(self, key: Key) -> Entry[Key, Place] | None:
-        """The tile with one more reader, as the most recently used one; None for a miss."""
+        """Add a reader to a tile and make it the most recently used one; None for a miss."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.readers += 1
@@ -65,7 +65,7 @@ class TileCache(Generic[Key, Place]):
         return entry
 
     def insert(self, key: Key, place: Place) -> Entry[Key, Place]:
-        """A new tile, which has one reader: nobody can evict it before its first use."""
+        """Insert a tile with one reader, so that it cannot be evicted before its first use."""
         if key in self._entries:
             raise PolicyError(f"{key} is inserted\nit is in the cache already\ntake it")
         entry = self._entries[key] = Entry(key, place)
@@ -80,7 +80,7 @@ class TileCache(Generic[Key, Place]):
             self._give_back(entry.place)
 
     def evict(self) -> Key | None:
-        """Drop the first tile without readers, from the least recently used one on; None if all have some."""
+        """Drop the least recently used tile without readers; None if all tiles have readers."""
         for key, entry in self._entries.items():
             if not entry.readers:
                 self.drop(key)
@@ -88,7 +88,7 @@ class TileCache(Generic[Key, Place]):
         return None
 
     def drop(self, key: Key) -> None:
-        """Find a tile no longer; its memory is returned now, or by its last reader."""
+        """Remove a tile from lookups; its memory is returned now, or by its last reader."""
         entry = self._entries.pop(key, None)
         if entry is None:
             raise PolicyError(f"{key} is dropped\nit is not in the cache\ndrop each tile once")

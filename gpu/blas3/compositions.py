@@ -163,7 +163,7 @@ def cholesky(a: npt.ArrayLike, lower: bool = False, *, block: int = 2048, **keyw
     [[2.0, 0.0], [1.0, 2.0]]
     """
     matrix = _matrix(a, "a")
-    if keywords.get("device") is not None:  # a small matrix needs none
+    if keywords.get("device") is not None:  # a small matrix does not need a device
         check_machine(keywords["device"])
     n = len(matrix)
     if matrix.shape != (n, n) or block < 1:
@@ -190,7 +190,7 @@ def cholesky(a: npt.ArrayLike, lower: bool = False, *, block: int = 2048, **keyw
 
 
 def _matrix(given: npt.ArrayLike, name: str) -> Array:
-    """Check that an argument is a matrix of a dtype that BLAS computes, and return it."""
+    """Check that an argument is a matrix of a BLAS dtype, and return it."""
     x = np.asarray(given)
     if x.ndim != 2:
         raise ShapeError(f"{name} has shape {x.shape}\na matrix is needed\nreshape it")

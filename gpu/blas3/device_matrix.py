@@ -1,4 +1,4 @@
-"""Matrices that lie on a device: tiles of a machine's memory, and other libraries' arrays."""
+"""Matrices on a device: tiles of a machine's memory, and other libraries' arrays."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class DeviceMatrix(DeviceTensor):
         """A part of a column-major matrix, as a tile."""
         count, across = rows[1] - rows[0], self.strides[1]
         offset = self.offset + rows[0] * self.itemsize + columns[0] * across
-        stride = max(across // self.itemsize, count)  # of one column it may be anything
+        stride = max(across // self.itemsize, count)  # a matrix of one column may have any stride
         return Tile(self.memory, offset, count, columns[1] - columns[0], stride, self.dtype)
 
 
 def is_on_device(given: object) -> bool:
-    """Whether an operand is a tile of any machine, or an array on a GPU."""
+    """Whether an operand is a tile of a machine, or an array on a GPU."""
     return _is_tile(given) or is_on_gpu(given)
 
 
@@ -40,9 +40,9 @@ def _is_tile(given: object) -> bool:
 
 
 def device_matrix(given: Any, device: Machine | None) -> DeviceMatrix:
-    """A matrix on a device of a machine; by default of all GPUs.
+    """A matrix on a device of ``device``, by default of a machine of all GPUs.
 
-    Raises DtypeError, ShapeError, FreedMemoryError or LaunchError for what is not such a matrix.
+    Raises DtypeError, ShapeError, FreedMemoryError or LaunchError for any other value.
     """
     if _is_tile(given):
         return _of_tile(given, device)

@@ -1,7 +1,8 @@
-"""Which devices have a copy of a host's block: the protocol MESI-X (BLASX, section IV.B and figure 3).
+"""The devices that have copies of each host block: the protocol MESI-X (BLASX, section IV.B and figure 3).
 
-I: no device. E: one. S: several. M: one device has written the block, and its write-back has not ended; then
-nobody else may read it, from the host neither. M ends as I, or as E where the writer keeps its copy.
+I: no device has a copy. E: one device has. S: several have. M: one device has written the block, and its
+write-back has not ended; until then no other device may read the block, not even from the host. M ends as I,
+or as E if the writer keeps its copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`dgemm` and its kin: SciPy's signatures, over all devices of a machine."""
+"""`dgemm` and the other routines, with SciPy's signatures, on all devices of a machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Door(Protocol):
     __name__: str
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """The result: an array, or what was given as C or B if that lies on a device."""
+        """The result: an array, or the caller's C or B if that is on a device."""
         ...
 
 
@@ -94,7 +94,7 @@ def _called(routine: str, given: dict[str, Any]) -> Any:
 
 
 def prepared(routine: str, given: dict[str, Any]) -> tuple[Call, Matrix]:
-    """The checked call of all arguments but `KEYWORDS`, and its result, which `execute` computes in place.
+    """The checked call of all arguments except `KEYWORDS`, and its result, which `execute` computes in place.
 
     Raises ShapeError, DtypeError, FormatError or SchemeError with the argument's name and position.
     """

@@ -1,4 +1,4 @@
-"""Where a call is computed: on a machine, all GPUs of the computer by default, or if small on the host."""
+"""The execution of a call: on a machine, by default of all GPUs, or a small one on the host."""
 
 from __future__ import annotations
 

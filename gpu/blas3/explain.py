@@ -1,4 +1,4 @@
-"""What a call will do, before it is done and without its matrices."""
+"""The plan of a call, made before the call and without its matrices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def explain(
     options: Options | None = None,
     **flags: Any,
 ) -> Plan:
-    """Plan a call: its tasks, the memory that they need, and the bytes that they move.
+    """Plan a call: its tasks, the memory that they need, and the bytes that they copy.
 
     Parameters
     ----------

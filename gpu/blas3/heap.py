@@ -28,7 +28,7 @@ class Heap:
         """The length of each segment in use, by its offset."""
 
     def allocate(self, nbytes: int) -> int | None:
-        """The offset of a segment, from the first free one that is long enough; None if there is none."""
+        """The offset of a new segment, in the first free one that is large enough; None if there is none."""
         needed = -(-max(nbytes, 1) // self.alignment) * self.alignment
         for index, (offset, length) in enumerate(self.empty):
             if length >= needed:

@@ -1,4 +1,4 @@
-"""The homes of matrices that lie on devices, and what a machine must reach to use them."""
+"""Matrices that are on devices (their homes), and the links that a machine needs to use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def home_of(matrices: dict[Name, DeviceMatrix], block: Block) -> Tile | None:
 
 
 def check_homes(machine: Machine, call: Call, options: Options) -> None:
-    """Raise LaunchError if a device could not read or write a matrix of another device."""
+    """Raise LaunchError if a device cannot read or write a matrix on another device."""
     if not call.on_devices:
         return
     if options.on_device_loss == "continue":

@@ -102,7 +102,7 @@ def _operand(x: Matrix, trans: Trans, is_turned: bool) -> tuple[Matrix, Trans, b
 def _general(
     problem: Problem, given: dict[Name, Matrix], is_turned: bool
 ) -> tuple[Problem, dict[Name, Matrix]]:
-    """GEMM: Cᵀ is op(B)ᵀ op(A)ᵀ, and a triangle of it the other one."""
+    """GEMM with a row-major result: Cᵀ is op(B)ᵀ op(A)ᵀ; a triangle of C becomes the other triangle."""
     a, trans_a, _ = _operand(given["a"], problem.trans_a, is_turned)
     b, trans_b, _ = _operand(given["b"], problem.trans_b, is_turned)
     if is_turned:
@@ -114,7 +114,7 @@ def _general(
 def _symmetric(
     problem: Problem, given: dict[Name, Matrix], is_turned: bool
 ) -> tuple[Problem, dict[Name, Matrix]]:
-    """SYMM and HEMM: Cᵀ is Bᵀ Aᵀ, and a row-major A has its other triangle stored."""
+    """SYMM and HEMM with a row-major result: Cᵀ is Bᵀ Aᵀ; a row-major A stores its other triangle."""
     a, b = given["a"], given["b"]
     is_row = _is_row_major(a, is_turned)
     if problem.row.hermitian and is_row != is_turned:
@@ -128,7 +128,7 @@ def _symmetric(
 def _rank_k(
     problem: Problem, given: dict[Name, Matrix], is_turned: bool
 ) -> tuple[Problem, dict[Name, Matrix]]:
-    """Rank-k updates: Cᵀ has its other triangle stored, and is conj(C) if Hermitian."""
+    """Rank-k updates with a row-major result: Cᵀ stores its other triangle, and is conj(C) if Hermitian."""
     operands = [given[name] for name in ("a", "b") if name in given]
     is_hermitian = problem.row.hermitian
     is_row = is_turned if is_hermitian else _is_row_major(operands[0], is_turned)

@@ -1,4 +1,4 @@
-"""Tile routines as calls of cuBLAS: see `gpu.cuda_machine`, whose queues make them."""
+"""Tile routines as calls of cuBLAS, queued by `gpu.cuda_machine`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output:
     prefix = PREFIX_OF[output.dtype]
     if not operands:
         _scale(queue, prefix, kernel, output)
-    elif kernel.name == "geam":  # which may be in place where C is its B
+    elif kernel.name == "geam":  # geam may run in place if its C is its B
         _add(queue, prefix, kernel.alpha, operands[0], kernel.beta, output)
     elif kernel.name == "gemmt":
         _multiply_triangle(queue, prefix, kernel, operands, output)
@@ -30,14 +30,15 @@ def queue_kernel(queue: Queue, kernel: Kernel, operands: Sequence[Tile], output:
 
 
 def library_arguments(row: Row) -> tuple[str, ...]:
-    """The names of the arguments of NVIDIA's libraries: those of Fortran, and C of TRMM."""
+    """The argument names of NVIDIA's libraries: Fortran's, and for TRMM also C."""
     return (*row.positions, "c", "ldc") if row.name == "trmm" else row.positions
 
 
 def _multiply(queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile) -> None:
     """Queue the cuBLAS call of one tile product."""
     row = ROWS[kernel.name]
-    if row.is_triangle and row.hermitian and kernel.beta:  # cuBLAS reads what BLAS does not
+    # cuBLAS reads imaginary parts of the diagonal that BLAS does not read
+    if row.is_triangle and row.hermitian and kernel.beta:
         _make_diagonal_real(queue, output)
     values = _values(queue, prefix, kernel, operands, output)
     queue.call(prefix, kernel.name, **{name: values[name] for name in library_arguments(row)})
@@ -63,18 +64,18 @@ _BATCHED = "trans_a trans_b m n k alpha a lda stride_a b ldb stride_b beta c ldc
 def _multiply_triangle(
     queue: Queue, prefix: str, kernel: Kernel, operands: Sequence[Tile], output: Tile
 ) -> None:
-    """GEMM into one triangle, which cuBLAS lacks: the diagonal, and squares beside it of 1, 2, 4 … rows.
+    """GEMM into one triangle, which cuBLAS lacks: the diagonal, then squares beside it of 1, 2, 4 … rows.
 
     Squares of one size are one batched call, whose last one may be narrower and is another call. Nothing else
     of the tile is written, and no memory is needed.
     """
     order, item, is_upper = output.rows, output.dtype.itemsize, kernel.uplo == "U"
     values = _values(queue, prefix, kernel, operands, output)
-    down = 1 if kernel.trans_a == "N" else operands[0].stride  # to the next row of op(A)
-    right = operands[1].stride if kernel.trans_b == "N" else 1  # to the next column of op(B)
+    down = 1 if kernel.trans_a == "N" else operands[0].stride  # elements to the next row of op(A)
+    right = operands[1].stride if kernel.trans_b == "N" else 1  # elements to the next column of op(B)
 
     def multiply(row: int, column: int, m: int, n: int, apart: int, count: int) -> None:
-        """``count`` parts of C, each ``apart`` rows and columns behind the one before."""
+        """Multiply ``count`` parts of C, each ``apart`` rows and columns behind the previous one."""
         part = values | {"m": m, "n": n, "count": count}
         for name, first, step in (
             ("a", row * down, down),
@@ -100,7 +101,7 @@ def _multiply_triangle(
 def _add(
     queue: Queue, prefix: str, alpha: complex, a: Tile, beta: complex, output: Tile, parts: int = 1
 ) -> None:
-    """``alpha A + beta C``; of complex tiles as ``parts`` real numbers with ``parts=2``."""
+    """Queue ``alpha A + beta C``; ``parts=2`` treats complex tiles as twice as many real numbers."""
     address, ld = queue.address(output), output.stride * parts
     queue.call(
         prefix,
@@ -128,7 +129,7 @@ def _make_diagonal_real(queue: Queue, output: Tile) -> None:
 
 
 def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile) -> None:
-    """``beta C``; where a routine writes one triangle, in that one.
+    """Queue ``beta C``; if the routine writes one triangle, only in that triangle.
 
     Each call does what cuBLAS documents: an update with K = 0 or alpha = 0 is not, so triangles are scaled
     column by column. A real beta multiplies real numbers, two for each complex one: otherwise 0 times a part

@@ -1,4 +1,4 @@
-"""How the devices share the work: the paper's policy, its parts as switches, and what is faster today."""
+"""The policy by which devices share the work: the paper's, its parts as switches, and faster choices."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Options:
             ("station", self.station, 1024),
         ):
             if not 1 <= number <= most:
-                raise SchemeError(f"{name} is {number}\nit is 1 to {most}\nchoose one of them")
+                raise SchemeError(f"{name} is {number}\nit must be 1 to {most}\nchoose one of these numbers")
 
     @classmethod
     def paper(cls) -> Options:

@@ -32,7 +32,7 @@ from reference.values import shortened
 @shortened
 @dataclass
 class Routing:
-    """What happened to the calls inside a block of `patched`.
+    """The routing of the calls inside a block of `patched`: counts, and reasons.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ def patched(
 
 @dataclass
 class _Patch:
-    """One ``with patched(...)`` block: its arguments, and the block around it."""
+    """One ``with patched(...)`` block: its arguments, and the enclosing block."""
 
     device: Machine | None
     above: int
@@ -142,7 +142,7 @@ class _Patch:
             return function.original(*arguments, **keywords)
         self.routing.routed[function.name] += 1
         call, result = found
-        before = _PRESENT.set(None)  # what we call in turn is not routed
+        before = _PRESENT.set(None)  # calls that a routine makes itself are not routed
         try:
             execute(call, self.device, self.tile, self.memory_budget, self.options, None)
         finally:
@@ -154,7 +154,7 @@ _PRESENT: ContextVar[_Patch | None] = ContextVar("patch", default=None)
 
 
 def _present() -> _Patch | None:
-    """The innermost block of this context that is open; a copied context may outlive its block."""
+    """The innermost open block of this context; a copied context may outlive its block."""
     patch = _PRESENT.get()
     while patch is not None and not patch.is_open:
         patch = patch.outer
@@ -162,7 +162,7 @@ def _present() -> _Patch | None:
 
 
 class _Replaced:
-    """A function in the place of an original, with the original's attributes."""
+    """A function that replaces an original, with the original's attributes."""
 
     def __init__(self, name: str, original: Any, find: Callable[..., Found]) -> None:
         self.name, self.original, self.find = name, original, find
@@ -182,7 +182,7 @@ class _Replaced:
 
 
 def _routine(routine: str, original: Any) -> _Replaced:
-    """The function in the place of a routine of SciPy."""
+    """The function that replaces a routine of SciPy."""
     return _Replaced(f"scipy.linalg.blas.{routine}", original, partial(routine_of, routine))
 
 
@@ -224,7 +224,7 @@ def _install() -> None:
 
 
 def _remove() -> None:
-    """Put the originals back at the end of the last open block; what others put there since then stays."""
+    """Restore the originals at the end of the last open block, except names that others replaced since."""
     with _LOCK:
         last = _OPEN.pop()
         if _OPEN:

@@ -1,4 +1,4 @@
-"""A plan: the tasks of a problem, the memory that they need, and the bytes that they move."""
+"""A plan: the tasks of a problem, the memory that they need, and the bytes that they copy."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def bytes_without_reuse(self) -> int:
-        """Bytes between host and devices if each use of a block moves it."""
+        """Bytes copied between host and devices if every use of a block copies it."""
         moved = 0
         for task in self.tasks:
             moved += sum(map(self._nbytes, task.reads()))
@@ -138,7 +138,7 @@ def plan_of(problem: Problem, tile: int | None, budgets: Sequence[int], options:
         _check_budgets(plan)
         return plan
     sizes = _sizes(problem, len(budgets))
-    # a batch of smaller tiles needs less: skip plans that cannot fit, for small tiles have many tasks
+    # smaller tiles need less memory, but more tasks: skip the sizes that cannot fit
     fitting = [size for size in sizes if _least_segment(problem, size) * 2 <= min(budgets)] or sizes[-1:]
     plan = _with_tile(problem, fitting[0], budgets, options)
     for size in fitting[1:]:
@@ -155,7 +155,7 @@ def _least_segment(problem: Problem, tile: int) -> int:
 
 
 def _sizes(problem: Problem, devices: int) -> list[int]:
-    """Tile sizes: the largest with enough tasks, or a quick one, and its parts; tiles are about equal."""
+    """Candidate tile sizes: the largest with enough tasks, or a quick one, and its divisors."""
     longest, sizes = max(problem.m, problem.n, 1), list[int]()
     parts = -(-longest // LARGEST)
     while not sizes or sizes[-1] > LEAST:
@@ -181,10 +181,11 @@ def _with_tile(problem: Problem, tile: int, budgets: Sequence[int], options: Opt
     """The plan of a problem with a given tile size."""
     across = problem.n if problem.side == "L" else problem.m
     width = tile
-    if problem.row.form == "triangular":  # its tasks are block columns or rows
+    if problem.row.form == "triangular":  # the tasks of a triangular routine are block columns or block rows
         width = min(tile, max(-(-across // (4 * len(budgets))), min(LEAST_WIDTH, tile)))
     tasks = taskize(problem, tile, width, adds_late=options.addend == "late")
-    streams = max(1, min(options.streams, -(-len(tasks) // len(budgets))))  # a task for every device
+    # at least one task for each device
+    streams = max(1, min(options.streams, -(-len(tasks) // len(budgets))))
     plan = Plan(problem, tile, width, tasks, tuple(budgets), streams)
     if options.queue == "rows" or not plan.segment:
         return plan

@@ -1,7 +1,7 @@
-"""The error of a policy that breaks its own protocol."""
+"""The error of a policy that violates its own protocol."""
 
 from reference.errors import SimwarpError
 
 
 class PolicyError(SimwarpError, RuntimeError):
-    """A double free, the release of a tile that nobody reads, or another state that must not occur."""
+    """A double free, the release of a tile without readers, or another state that must not occur."""

@@ -25,7 +25,7 @@ class Pool(Protocol):
 
 
 class HeapPool:
-    """Tiles in one allocation, all of the size of the largest: no gap is then too short for another tile."""
+    """Tiles in one allocation, all as large as the largest, so that every gap fits a tile."""
 
     def __init__(
         self, machine: Machine, device: int, nbytes: int, segment: int, dtype: np.dtype[Any]

@@ -34,9 +34,9 @@ class Problem:
     dtype: np.dtype[Any]
     m: int  # rows of the result
     n: int  # columns of the result
-    k: int  # the length of the sums: K where it is an argument, else the order of A
+    k: int  # the number of terms of a sum: K where it is an argument, else the order of A
     alpha: complex
-    beta: complex  # 0 for `trmm` and `trsm`
+    beta: complex  # 0 for `trmm` and `trsm`, which do not have beta
     side: Side = "L"
     uplo: Uplo = "U"
     trans_a: Trans = "N"
@@ -93,5 +93,5 @@ class Problem:
 
 
 def flipped(shape: Shape, trans: Trans) -> Shape:
-    """The shape of op(X), for X of a shape: swapped if transposed."""
+    """The shape of op(X) for an X of this shape: swapped if transposed."""
     return shape if trans == "N" else (shape[1], shape[0])

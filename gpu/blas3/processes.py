@@ -1,4 +1,4 @@
-"""Processes in a grid: which part of a matrix each one owns, and what `summa` needs of a communicator."""
+"""Processes in a grid: the part of a matrix that each owns, and the communicator that `summa` needs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class OneProcess:
         return OneProcess()
 
     def Ibcast(self, buf: Array, root: int) -> OneProcess:  # noqa: N802
-        """Nothing, which has ended.
+        """Do nothing; the returned request has ended.
 
         Examples
         --------
@@ -101,7 +101,7 @@ class OneProcess:
         return self
 
     def Wait(self) -> None:  # noqa: N802
-        """Return at once.
+        """Return immediately.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class OneProcess:
 
 @dataclass(frozen=True)
 class ProcessGrid:
-    """Processes in rows and columns, row after row by their ranks.
+    """Processes in rows and columns; ranks run along rows.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class ProcessGrid:
 
     @classmethod
     def of(cls, size: int) -> ProcessGrid:
-        """The grid of so many processes that is nearest to a square.
+        """The grid of a number of processes that is nearest to a square.
 
         Examples
         --------
@@ -180,7 +180,7 @@ class ProcessGrid:
         return divmod(rank, self.columns)
 
     def owned(self, rank: int, rows: int, columns: int) -> tuple[slice, slice]:
-        """The part of a matrix of this shape that a process owns by default: all blocks are almost as large.
+        """The part of a matrix of this shape that a process owns by default; parts are nearly equal.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The order of tasks in the global queue: what computes early, and what finds tiles in the caches.
+"""The order of tasks in the global queue, for an early start and for cache hits.
 
 The paper leaves it open. Row after row, the first row needs all of B before A is used again: copies take
 longer than products. A growing square of p × p tasks needs 2p panels. Squares that fit into a device's memory
@@ -15,14 +15,14 @@ from gpu.blas3.tasks import Task
 
 
 def place(i: int, j: int, side: int) -> tuple[int, int, int, bool, int]:
-    """The sort key of the task of tile (i, j): its square in the snake, its shell, and where in the shell."""
+    """The sort key of the task of tile (i, j): its square in the snake, its shell, its position there."""
     row, column = i // side, j // side
     i, j = i % side, j % side
     return row, -column if row % 2 else column, max(i, j), i >= j, min(i, j)
 
 
 def in_squares(tasks: list[Task], problem: Problem, tile: int, tiles: int) -> list[Task]:
-    """Tasks in the order of squares for devices with memory for so many tiles, numbered anew."""
+    """Sort and renumber tasks by squares of C whose operands are at most ``tiles`` tiles."""
     if problem.row.form == "triangular" or not tasks:
         return tasks
     along = -(-max(problem.k, 1) // tile)

@@ -1,4 +1,4 @@
-"""Tile routines: what a device computes on its tiles; SciPy's BLAS computes it on the host."""
+"""Tile routines: computations of a device on its tiles; on the host, SciPy's BLAS computes them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def operations_of(kernel: Kernel, operands: Sequence[tuple[int, int]], output: T
 
 
 def compute(kernel: Kernel, operands: Sequence[Array], output: Array) -> None:
-    """Compute a kernel into a column-major array, which holds the old values if the kernel updates it."""
+    """Compute a kernel into a column-major array, which contains the old values if the kernel updates it."""
     if not operands:
         _scale(kernel, output)
         return
@@ -102,12 +102,12 @@ def blas() -> Any:
 
 
 def _scale(kernel: Kernel, output: Array) -> None:
-    """``beta C``; where a routine writes one triangle, in that one."""
+    """Compute ``beta C``; if the routine writes one triangle, only in that triangle."""
     row = ROWS[kernel.name]
     if not row.is_triangle:
         output[...] = 0 if kernel.beta == 0 else scaled(kernel.beta, output)
         return
-    if row.hermitian:  # the imaginary part there counts as 0, and may be NaN
+    if row.hermitian:  # the imaginary part of a Hermitian diagonal counts as 0, and may be NaN
         np.fill_diagonal(output, np.real(np.diagonal(output)).copy())
     kept = _triangle(len(output), kernel.uplo)
     output[kept] = 0 if kernel.beta == 0 else scaled(kernel.beta, output[kept])
@@ -120,7 +120,7 @@ def _triangle(order: int, uplo: str) -> npt.NDArray[np.bool_]:
 
 
 def scaled(number: complex, x: Array) -> Array:
-    """``number x``; a real number multiplies each part by itself, where NumPy would add ``0 x.imag``."""
+    """Multiply by a number; a real one scales both parts separately, where NumPy would add ``0 x.imag``."""
     factor = x.dtype.type(number)
     if x.dtype.kind != "c" or factor.imag:
         return x * factor
@@ -131,14 +131,14 @@ def scaled(number: complex, x: Array) -> Array:
 
 def _in_c(kernel: Kernel, operands: Sequence[Array], output: Array) -> Array:
     """Compute ``alpha op(A) op(B) + beta C`` with SciPy, into the output C."""
-    if kernel.name == "gemmt":  # SciPy has none
+    if kernel.name == "gemmt":  # SciPy does not have gemmt
         whole = output.copy(order="F")
         compute(replace(kernel, name="gemm"), operands, whole)
         np.copyto(output, whole, where=_triangle(len(output), kernel.uplo))
         return output
     beta = kernel.beta
     if kernel.name == "gemm" and output.dtype.kind == "c" and not complex(beta).imag and beta not in (0, 1):
-        output[...], beta = scaled(beta, output), 1.0  # a tile of HERK, whose beta is real
+        output[...], beta = scaled(beta, output), 1.0  # a real beta, as HERK's, is applied here, not by gemm
     function, flags = _function(kernel, output)
     return function(kernel.alpha, *operands, beta=beta, c=output, overwrite_c=1, **flags)
 

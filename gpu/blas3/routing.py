@@ -1,4 +1,4 @@
-"""Which calls of NumPy and SciPy `gpu.blas3` can compute with the same answer, and those calls."""
+"""The calls of NumPy and SciPy that `gpu.blas3` can compute with the same result, and their routing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def routine_of(routine: str, arguments: tuple[Any, ...], keywords: Mapping[str, 
         make = np.zeros if row.is_triangle else np.empty
         given |= {"beta": 0.0, "c": make((m, n), PREFIXES[routine[0]], order="F")}
     elif not (given[f"overwrite_{written}"] and given[written].flags.f_contiguous):
-        given[written] = np.array(given[written], order="F")  # SciPy overwrites no other array either
+        given[written] = np.array(given[written], order="F")  # SciPy overwrites only this argument
     return _checked(routine, {**given, f"overwrite_{written}": 1})
 
 
@@ -91,10 +91,10 @@ def _is_usual(routine: str, name: str, value: Any) -> bool:
 
 
 def _checked(routine: str, given: dict[str, Any]) -> Found:
-    """The checked call; what `gpu.blas3` refuses is left to the original, and to its errors."""
+    """The checked call; the original handles calls that `gpu.blas3` refuses, and raises their errors."""
     try:
         call, result = prepared(routine, given)
-        return call, cast("Array", result)  # all operands are NumPy's
+        return call, cast("Array", result)  # all operands are NumPy arrays
     except FormatError:
         return "layout"
     except (DtypeError, SchemeError, ShapeError):

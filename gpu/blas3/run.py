@@ -1,4 +1,4 @@
-"""One call on all devices of a machine: what the workers share, and that nothing is left behind."""
+"""The execution of one call on all devices of a machine: the workers' shared state, and the cleanup."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Run:
         self.streams = plan.streams
         self.stations = Stations(plan.tasks, machine.devices, options.station, steal=options.steal)
         self.directory: Directory[Block] = Directory()
-        self.workers: dict[int, DeviceWorker] = {}  # by their devices
-        self.finished: set[Block] = set()  # of the result, whose write-back the host has seen to end
+        self.workers: dict[int, DeviceWorker] = {}  # device number → worker
+        self.finished: set[Block] = set()  # blocks of the result whose write-back has ended
         self._served = [0] * machine.devices
         self._tiles = sum(len(task.outputs) for task in plan.tasks)
         everyone = range(machine.devices)
@@ -56,7 +56,7 @@ class Run:
         return home_of(self._on_devices, block)
 
     def go_home(self, blocks: Iterable[Block]) -> None:
-        """Let blocks be found where they lie, if that is on a device."""
+        """Make blocks available at their homes, if those are on devices."""
         for block in blocks:
             home = self.home(block)
             if home is not None:
@@ -72,7 +72,7 @@ class Run:
         )
 
     def peer_with(self, block: Block, device: int) -> DeviceWorker | None:
-        """The peer to copy a block from: that which has served the fewest copies; None: the host."""
+        """The peer from which to copy a block: the one with the fewest copies so far; None for the host."""
         if not self.is_at_peer(block, device):
             return None
         found = [
@@ -106,7 +106,7 @@ def compute(machine: Machine, call: Call, plan: Plan, options: Options) -> Stati
 def _despite_losses(
     machine: Machine, call: Call, plan: Plan, options: Options, counts: list[DeviceStatistics]
 ) -> None:
-    """Compute a call; after the loss of a device, the others begin its unfinished tasks anew."""
+    """Compute a call; after the loss of a device, the others restart its unfinished tasks."""
     result = call.on_host[call.problem.result]
     before, devices = result.copy(order="K"), list(range(machine.devices))
     every = [output.block for task in plan.tasks for output in task.outputs]
@@ -115,7 +115,7 @@ def _despite_losses(
         try:
             return _run(run, call, plan, devices, counts)
         except DeviceLostError as error:
-            # one that all need, as the first GPU for page-locking, is lost again: then none is left
+            # losing a device that all others need, such as the first GPU for page-locking, leaves none
             devices = [device for device in devices if device != error.device and error.device in devices]
             left = [task for task in plan.tasks if any(o.block not in run.finished for o in task.outputs)]
             blocks = [output.block for task in left for output in task.outputs] if devices else every

@@ -54,7 +54,7 @@ class Stations:
             slot.priority = priority(slot.task)
 
     def take(self, device: int, count: int) -> list[Task]:
-        """Take up to ``count`` tasks of the highest priority from a device's station."""
+        """Take up to ``count`` tasks of the highest priority from a device's reservation station."""
         station = self._stations[device]
         station.sort(key=lambda slot: slot.rank)
         taken, station[:] = station[:count], station[count:]

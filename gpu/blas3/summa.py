@@ -36,7 +36,7 @@ def summa(
     memory_budget: int | Sequence[int] | None = None,
     options: Options | None = None,
 ) -> Array:
-    """Compute ``alpha A B + beta C`` of matrices in blocks, one of each on every process of a grid.
+    """Compute ``alpha A B + beta C`` of matrices in blocks; each process of a grid has one block of each.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def summa(
         if device is not None:
             check_machine(device)
         own = part_of(alpha, a, b, beta, c, panel, grid, comm.size)
-    except Exception as error:  # raised on all processes
+    except Exception as error:  # the error is raised on all processes
         own = error
     layout = layout_of(gathered(comm, own), grid)
     spans = _panels(layout.a_cuts[-1] if alpha != 0 else 0, panel)
@@ -114,7 +114,7 @@ def summa(
 
 
 def _panels(k: int, panel: int) -> list[range]:
-    """The columns of A of each panel; with K = 0 one without columns, which scales C."""
+    """The columns of A in each panel; for K = 0, one empty panel, which scales C."""
     return [range(start, min(start + panel, k)) for start in range(0, k, panel)] or [range(0)]
 
 
@@ -125,7 +125,7 @@ def _multiply(
     c: Array,
     keywords: dict[str, Any],
 ) -> Exception | None:
-    """Add the products of all panels to C; after an error only broadcast, as the others wait for it."""
+    """Add the products of all panels to C; after an error, only broadcast, since the other processes wait."""
     gemm = getattr(doors, PREFIX_OF[c.dtype] + "gemm")
     alpha, beta = scalars
     failure: Exception | None = None
@@ -139,13 +139,13 @@ def _multiply(
         if failure is None:
             try:
                 gemm(alpha, a, b_transposed.T, 1.0 if number else beta, c, overwrite_c=1, **keywords)
-            except Exception as error:  # raised when all panels have been broadcast
+            except Exception as error:  # the error is raised when all panels have been broadcast
                 failure = error
     return failure
 
 
 class _Operand:
-    """The panels of A, or of Bᵀ, on a line of the grid: one is received while another one is used."""
+    """The panels of A, or of Bᵀ, on a line of the grid: one is received while another is used."""
 
     def __init__(self, line: Communicator, block: Array, cuts: Sequence[int], width: int) -> None:
         self._line, self._block, self._cuts = line, block, cuts
@@ -153,7 +153,7 @@ class _Operand:
         self._requests: list[Request] = []
 
     def begin(self, span: range) -> None:
-        """Begin to broadcast the pieces of a panel, each from the process that has it."""
+        """Begin to broadcast the pieces of a panel, each from its owner."""
         self._buffers.reverse()
         for owner, start, stop in self._pieces(span):
             piece = self._buffers[0][:, start - span.start : stop - span.start]
@@ -161,17 +161,18 @@ class _Operand:
                 first = self._cuts[owner]
                 piece[...] = self._block[:, start - first : stop - first]
             if self._line.size > 1 and piece.size:
-                self._requests.append(self._line.Ibcast(piece.T, root=owner))  # contiguous as rows
+                # the transposed piece is contiguous
+                self._requests.append(self._line.Ibcast(piece.T, root=owner))
 
     def finish(self, span: range) -> Array:
-        """The panel that was begun last, when it is there."""
+        """Wait for the panel that was begun last, and return it."""
         for request in self._requests:
             request.Wait()
         self._requests = []
         return self._buffers[0][:, : len(span)]
 
     def _pieces(self, span: range) -> Iterator[tuple[int, int, int]]:
-        """The owners of a panel's columns, each with its first one and the one behind its last."""
+        """The owners of a panel's columns, each with its first column and the one behind its last."""
         for owner, (first, last) in enumerate(pairwise(self._cuts)):
             start, stop = max(first, span.start), min(last, span.stop)
             if start < stop:

@@ -1,4 +1,4 @@
-"""Level-3 BLAS as a table: a routine is a row, from which its signature, checks, calls and docs follow.
+"""Level-3 BLAS as a table: signature, checks, calls and docs of a routine are derived from its row.
 
 >>> row = ROWS["syrk"]
 >>> row.arguments
@@ -39,7 +39,7 @@ class Row:
     computed: str  # the formula for docs
     example: str  # the operands of the docstring's example, after an alpha of 2
     answer: str  # the numbers that the example prints
-    hermitian: bool = False  # whether its symmetry conjugates; then there are only complex dtypes
+    hermitian: bool = False  # whether the routine conjugates; its dtypes are then complex
     real: tuple[str, ...] = ()  # scalars that are real even if matrices are complex
 
     @cached_property
@@ -54,12 +54,12 @@ class Row:
 
     @cached_property
     def inputs(self) -> tuple[Name, ...]:
-        """A, or A and B; B even where it is overwritten."""
+        """The input operands: A, or A and B; B even if the routine overwrites it."""
         return ("a", "b") if "b" in self.positions else ("a",)
 
     @cached_property
     def is_triangle(self) -> bool:
-        """True if the routine writes one triangle of a square result and leaves the other one."""
+        """True if the routine writes only one triangle of a square result."""
         return "m" not in self.positions
 
     @cached_property
@@ -84,7 +84,7 @@ class Row:
         return "alpha", *self.inputs, *added, *self.flags.split(), f"overwrite_{self.result}"
 
     def letters(self, *, is_real: bool) -> dict[str, str]:
-        """The flags that it has, each with the letters that it may be."""
+        """The routine's flags, each with its valid letters."""
         letters = {flag: LETTERS[flag] for flag in LETTERS if flag in self.positions}
         if self.form == "rank_k" and not is_real:
             letters["trans_a"] = "NC" if self.hermitian else "NT"
@@ -101,7 +101,7 @@ class Row:
 
 
 def flag_of(name: str) -> str:
-    """Translate the name of a flag in SciPy to the name used here."""
+    """The name used here for a flag of SciPy."""
     return _FLAG.get(name, name)
 
 

@@ -8,7 +8,7 @@ from gpu.blas3.tasks import Task
 
 
 def taskize(problem: Problem, tile: int, width: int | None = None, *, adds_late: bool = False) -> list[Task]:
-    """The tasks of a problem; those of triangular routines have ``width`` right-hand sides, or a tile's.
+    """The tasks of a problem; those of a triangular routine have ``width`` right-hand sides, or a tile's.
 
     With ``adds_late`` the first tiles of a product add ``beta C`` behind their products.
 

@@ -1,4 +1,4 @@
-"""Tasks: what one device computes without the others, as steps along k (BLASX, sections III.A and IV.A).
+"""Tasks: independent work of one device, as steps along k (BLASX, sections III.A and IV.A).
 
 A task writes one tile of the result, or for triangular routines one block column or row, tile after tile in
 an order that is safe in place. Each step of a tile is one tile routine, and reads one or two blocks of the
@@ -59,9 +59,9 @@ class Output:
 
 @dataclass(frozen=True)
 class Task:
-    """The outputs that one device computes, one after the other."""
+    """The outputs that one device computes one after another."""
 
-    number: int  # its place in the global queue
+    number: int  # position in the global queue
     outputs: tuple[Output, ...]
 
     def steps(self) -> Iterator[tuple[Output, Step]]:
@@ -71,7 +71,7 @@ class Task:
                 yield output, step
 
     def reads(self) -> Iterator[Block]:
-        """All blocks in the order of their use, repeated ones too, without the loads of outputs."""
+        """All input blocks in the order of their use, with repetitions, without the loads of outputs."""
         for output in self.outputs:
             for step in output.steps:
                 yield from step.reads

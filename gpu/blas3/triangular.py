@@ -1,4 +1,4 @@
-"""Tile forms of TRMM and TRSM in place (BLASX, equations 1c and 1d, with α where it belongs).
+"""TRMM and TRSM in place, tile by tile (BLASX, equations 1c and 1d, with α in the right place).
 
 The paper holds that the reads of a task depend on no other task. Here a tile overwrites what others read, or
 reads what others write. A task is therefore a whole block column of B (side L) or block row (side R), whose
@@ -40,7 +40,7 @@ def _zeros(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Output]
 
 
 def _products(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Output]:
-    """``alpha (op(A)[i,i] B[i,j] + Σ op(A)[i,k] B[k,j])``, first the tiles that no other needs."""
+    """``alpha (op(A)[i,i] B[i,j] + Σ op(A)[i,k] B[k,j])``, beginning with tiles that no other tile reads."""
     order = along if reads_later(problem) else along[::-1]
     for i in order:
         steps = [_diagonal(problem, "trmm", problem.alpha, i, (_block(problem, i, panel),))]
@@ -50,7 +50,7 @@ def _products(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Outp
 
 
 def _solutions(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Output]:
-    """``op(A)[i,i]⁻¹ (alpha B[i,j] - Σ op(A)[i,k] X[k,j])``, first the tiles that need no other."""
+    """``op(A)[i,i]⁻¹ (alpha B[i,j] - Σ op(A)[i,k] X[k,j])``, beginning with tiles that read no other tile."""
     order = along[::-1] if reads_later(problem) else along
     for i in order:
         needed = _needed(problem, i, along)

@@ -25,8 +25,8 @@ class Copy:
     """A device's copy of a block, and the event after which it is valid."""
 
     tile: Tile
-    ready: Event  # its values are there
-    stream: Stream  # filled the tile
+    ready: Event  # happens once the tile's values are in memory
+    stream: Stream  # the stream that filled the tile
 
 
 Held: TypeAlias = Entry[Block, Copy]
@@ -43,7 +43,8 @@ class Lane:
     """A stream with the task that it computes."""
 
     stream: Stream
-    steps: deque[tuple[Output, Step]] = field(default_factory=deque[tuple[Output, Step]])  # not queued yet
+    # steps that are not queued yet, each with its output
+    steps: deque[tuple[Output, Step]] = field(default_factory=deque[tuple[Output, Step]])
     buffer: Tile | None = None  # the output that is being computed
     queued: deque[Event] = field(default_factory=deque[Event])  # ends of queued steps
     tasks: deque[Event] = field(default_factory=deque[Event])  # ends of tasks whose steps are all queued
@@ -54,9 +55,9 @@ class Pending:
     """The tiles and buffers that a queued step holds until its event has happened."""
 
     end: Event
-    held: list[Held]  # tiles that it reads
-    buffers: list[Tile]  # outputs that nobody needs after it
-    written: list[Block]  # blocks that it has written back
+    held: list[Held]  # tiles that the step reads
+    buffers: list[Tile]  # outputs that are not needed after the step
+    written: list[Block]  # blocks that the step has written back
 
 
 class DeviceWorker:
@@ -78,13 +79,13 @@ class DeviceWorker:
     def hold(
         self, block: Block, home: Tile, ready: Event | None = None, stream: Stream | None = None
     ) -> None:
-        """Find a block where it lies on this device: it has a reader for good, so nothing evicts it."""
+        """Register a block that is already on this device; a permanent reader protects it from eviction."""
         stream = stream or self._lanes[0].stream
         self.cache.insert(block, Copy(home, ready or self._machine.record(stream), stream))
         self._run.directory.read(block, self.device)
 
     def has_arrived(self, block: Block) -> bool:
-        """True if the device has a cached copy of the block and its copy has ended."""
+        """True if the device has a cached copy of the block that has arrived."""
         copy = self.cache.place(block)
         return copy is not None and copy.ready.done
 
@@ -112,8 +113,9 @@ class DeviceWorker:
                         yield from self._advance(lane)
 
     def _in_streams(self) -> Iterator[Event]:
-        """Give each stream a task when it has few steps before it."""
-        turn, in_a_row = self._machine.record(self._lanes[0].stream), 0  # has happened: the stream is empty
+        """Feed each stream with a task whenever it has few steps ahead."""
+        # the stream is empty, so the event has happened
+        turn, in_a_row = self._machine.record(self._lanes[0].stream), 0
         while True:
             has_advanced = False
             for lane in self._lanes:
@@ -135,7 +137,7 @@ class DeviceWorker:
                 yield waiting[0]
 
     def _may_advance(self, lane: Lane) -> bool:
-        """Whether a stream has a step, and few before it; gives it a task if it needs one.
+        """Whether a stream should get a step now; gives the stream a task if it has none.
 
         While tasks are plenty a stream has its next one before the last has ended; the last tasks go to those
         that wait for one.
@@ -199,7 +201,7 @@ class DeviceWorker:
             lane.tasks.append(pending.end)
 
     def _load(self, block: Block, buffer: Tile, stream: Stream) -> None:
-        """Copy the old values of a block into a buffer, for work that the stream gets from now on."""
+        """Copy the old values of a block into a buffer, before the stream's later work."""
         home = self._run.home(block)
         if home is not None and home.memory.device == self.device:
             self._machine.launch(stream, TileRoutine(COPY, (home,), buffer))
@@ -214,7 +216,7 @@ class DeviceWorker:
         self._wait(stream, loads)
 
     def _write_back(self, lane: Lane, output: Output, pending: Pending) -> None:
-        """Copy a finished tile to where its block lies; keep it as a copy if later tiles read it."""
+        """Copy a finished tile to its block's home; keep it as a copy if later tiles read it."""
         buffer, block = lane.buffer, output.block
         assert buffer is not None
         lane.buffer = None
@@ -229,7 +231,7 @@ class DeviceWorker:
             self._run.directory.read(block, self.device)
         else:
             pending.buffers.append(buffer)
-            if output.is_reused and home is None:  # it is read from the host again
+            if output.is_reused and home is None:  # later steps read the block from the host again
                 self._wait(self._stream_of("in", lane.stream), stores)
         pending.written.append(block)
         pending.end = self._machine.record(stores)
@@ -237,7 +239,7 @@ class DeviceWorker:
             self.hold(block, home, pending.end, stores)
 
     def _store(self, buffer: Tile, block: Block, home: Tile | None, stream: Stream) -> Stream:
-        """Copy a finished tile of a stream to where its block lies; returns the stream of the copy."""
+        """Copy a finished tile of a stream to its block's home; returns the stream of the copy."""
         if home is None:
             stores = self._stream_of("out", stream)
             self._wait(stores, stream)
@@ -261,7 +263,7 @@ class DeviceWorker:
     # ----------------------------------------------------------------------------------------------
 
     def _fetch(self, block: Block, stream: Stream) -> Generator[Event, None, Held]:
-        """A tile with one more reader; work that the stream gets from now on finds its values."""
+        """Fetch a tile and add a reader; its values are there for the stream's later work."""
         entry = self.cache.take(block)
         if entry is not None:
             self.statistics.hits += 1
@@ -300,12 +302,12 @@ class DeviceWorker:
         return self._copies[KINDS.index(kind)] if self._copies else stream
 
     def _wait(self, stream: Stream, other: Stream) -> None:
-        """Hold a stream back until another's work so far has ended."""
+        """Make a stream wait for another's work so far."""
         if other is not stream:
             self._machine.wait(stream, self._machine.record(other))
 
     def _allocate(self, shape: tuple[int, int]) -> Generator[Event, None, Tile]:
-        """Memory for a tile; waits for the end of queued work if all tiles are in use."""
+        """Allocate memory for a tile; if all tiles are in use, wait for queued work to end."""
         while True:
             tile = self.pool.allocate(shape)
             if tile is not None:
@@ -330,7 +332,7 @@ class DeviceWorker:
     # ----------------------------------------------------------------------------------------------
 
     def _make_room(self) -> Iterator[Event]:
-        """Wait for the end of the oldest step, or of all of them as the paper does, or of a peer's copy."""
+        """Wait for the oldest step to end (as in the paper, for all of them), or for a peer's copy."""
         if not self._pending:
             yield self.loans[0][1]
         elif self._run.options.advance == "batch":
@@ -349,7 +351,7 @@ class DeviceWorker:
             lane.tasks.clear()
 
     def _settle(self) -> bool:
-        """Release the tiles of queued work that has ended; whether there were some."""
+        """Release the tiles of queued work that has ended; return whether there was any."""
         before = len(self._pending) + len(self.loans)
         if self._run.options.advance == "stream":
             still: deque[Pending] = deque()
@@ -379,5 +381,5 @@ class DeviceWorker:
             self._run.finish(block)
             home = self._run.home(block)
             if home is not None and home.memory.device != self.device and block in self.cache:
-                owner = home.memory.device  # has it, too, when our copy is evicted
+                owner = home.memory.device  # the owner still has the block when our copy is evicted
                 self._run.workers[owner].hold(block, home, pending.end, self._deliveries[owner])

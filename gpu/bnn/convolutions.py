@@ -1,4 +1,4 @@
-"""Convolutions of bits in a network: by `gpu.bconv2d`, or on warpgroups, also with a residual's sum."""
+"""Convolutions of bits in a network, by `gpu.bconv2d` or on warpgroups, with or without a residual's sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WGMMA = WARPGROUP_SCHEMES["wgmma"]
 
 
 def convolution_of_bits(site: Site, step: Step) -> Launch:
-    """The launch of a convolution of bits, of a scheme that fits."""
+    """The launch of a convolution of bits, by a scheme that supports it."""
     layer: Any = step.layers[0]
     kinds: dict[type, Any] = {type(each): each for each in step.layers[1:]}
     bits = Threshold in kinds and Residual not in kinds
@@ -53,7 +53,7 @@ def _convolution(filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
 
 @dataclass(eq=False)
 class InGroups:
-    """A convolution of bits in groups, which one launch joins; with a threshold and a pool to bits."""
+    """A convolution of bits in groups; one launch joins the groups, thresholds and pools."""
 
     site: Site
     step: Step
@@ -81,7 +81,7 @@ class InGroups:
 
 @dataclass(eq=False)
 class OnWarpgroups:
-    """A convolution of bits, to integers or bits; or plus other integers to sums, and perhaps their bits.
+    """A convolution of bits to integers or bits; or a residual sum, to integers and optionally bits.
 
     What it needs of the filters is made now, so that a launch reads it before earlier ones end.
     """
@@ -134,7 +134,7 @@ def launched(step: Step, site: Site, batch: int) -> tuple[ConvShape, Pool, Any]:
 
 
 def has_sum(step: Step, site: Site) -> bool:
-    """True if a launch adds a step's residual for every batch size, even where all warpgroups have tiles."""
+    """True if a launch can add a step's residual for every batch size, so that all warpgroups have tiles."""
     shape, _, output = launched(step, site, 1)
     enough = -(-ROWS * TEAMS // (shape.out_height * shape.out_width))
     return sums_of(replace(shape, batch=enough), output, 1) is not None
@@ -145,7 +145,7 @@ def _options(layer: Conv) -> dict[str, Any]:
 
 
 def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits: bool) -> str:
-    """The scheme of a convolution, which takes words of 32 bits."""
+    """The scheme of a convolution on 32-bit words."""
     name = site.scheme(path, layer)
     if name == "auto":
         name = plan(
@@ -161,7 +161,8 @@ def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits
         if layer.groups > 1:
             return name
         odd = -(-given.shape[2] // 32) % 2
-        return "bconv32" if name == "bconv64" and odd else name  # its words are pairs of the images' words
+        # a word of bconv64 is two words of the images, so their number must be even
+        return "bconv32" if name == "bconv64" and odd else name
     if name not in EVERY_SCHEME:
         raise unknown(f"scheme of layer {path}", name, (*EVERY_SCHEME, "auto"))
     return name

@@ -1,4 +1,4 @@
-"""The host's side of dots.cu: what a tile of pixels reads, and filters in the order of lanes."""
+"""The host's side of dots.cu: the pixels that a tile reads, and filters in the order of lanes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """How a launch computes its pixels.
+    """The tile sizes with which a launch computes its pixels.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Tiles:
 
 
 def planes_of(value: Value) -> tuple[int, bool]:
-    """Bytes that hold each integer of a value, and whether the highest is unsigned."""
+    """The number of bytes that hold each integer of a value, and whether the highest byte is unsigned."""
     if value.low >= 0 and value.high <= 255:
         return 1, True
     if value.low >= -128 and value.high <= 127:
@@ -108,7 +108,7 @@ def planes_of(value: Value) -> tuple[int, bool]:
 
 
 def order_of(shape: ConvShape, planes: int) -> Order:
-    """The order of k: that of memory, in regions if the smallest tile's fit."""
+    """The order of k: memory order, in regions if those of the smallest tile fit in shared memory."""
     order = _order_in_regions(shape)
     if any(region.bytes * planes <= _SHARED for region in _regions(shape, order, _SMALLEST)):
         return order
@@ -128,12 +128,12 @@ def pieces_of(weights: npt.NDArray[np.int8], order: Order) -> npt.NDArray[np.int
 
 
 def is_far(largest: int) -> bool:
-    """True if sums in [-largest, largest] less a threshold may overflow int32."""
+    """True if a sum in [-largest, largest] minus a threshold may overflow int32."""
     return largest >= 2**30
 
 
 def rule_of(threshold: Threshold, largest: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Thresholds for whole blocks of filters, and flips as bits; past the last filter they give 0."""
+    """Thresholds and flip bits, padded to whole blocks of filters; padding filters give 0."""
     count = len(threshold.thresholds)
     most = INT32_MAX if is_far(largest) else largest + 1
     limits = np.full(-(-count // FILTERS) * FILTERS, most, np.int32)
@@ -143,7 +143,7 @@ def rule_of(threshold: Threshold, largest: int) -> tuple[npt.NDArray[np.int32], 
 
 
 def tiles_of(shape: ConvShape, order: Order, planes: int, multiprocessors: int) -> Tiles:
-    """The tiles of a launch: large ones, unless they are few or need too much shared memory."""
+    """The tiles of a launch: large ones, unless there are few or they need too much shared memory."""
     filter_blocks = -(-shape.filters // FILTERS)
     made = None
     for row_tiles, passes in _FORMS[: None if order.pixel_bytes else 2]:
@@ -176,7 +176,7 @@ def _blocks(row_tiles: int, order: Order) -> int:
 
 
 def _order_in_regions(shape: ConvShape) -> Order:
-    """Groups that do not pass the end of a run: a window's row, or a pixel where pixels have gaps."""
+    """The order of k in groups within a run: a row of the window, or one pixel if pixels have gaps."""
     channels, width = shape.channels, shape.filter_width
     together = channels < _STEP and (shape.dilation_w == 1 or width == 1)
     gap = -channels % _GROUP if channels < _STEP else (-channels - 16) % 32  # windows in different banks
@@ -209,7 +209,7 @@ def _is_aligned(shape: ConvShape, order: Order) -> bool:
 def _regions(shape: ConvShape, order: Order, pixels: int) -> list[Region]:
     """The regions of tiles of a number of pixels."""
     made: list[Region] = []
-    columns = 8  # those of a lane's quads
+    columns = 8  # columns that the quads of a lane hold
     while columns <= pixels:
         rows = pixels // columns
         reach = (columns - 1) * shape.stride_w * order.pixel_bytes + int(order.bytes.max()) + _GROUP
@@ -222,7 +222,7 @@ def _regions(shape: ConvShape, order: Order, pixels: int) -> list[Region]:
 
 
 def _best_region(shape: ConvShape, order: Order, pixels: int, planes: int) -> Region | None:
-    """The region whose tiles cost least, of products and of bytes to be staged."""
+    """The region whose tiles cost least: products, plus bytes to stage."""
 
     def cost(region: Region) -> int:
         return region.tiles_across * region.tiles_down * (8 * pixels * order.steps + region.bytes)

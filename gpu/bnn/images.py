@@ -1,4 +1,4 @@
-"""Images for a network: what an input takes, and the errors for what it does not."""
+"""Images for a network: checks of their type, shape and values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DTYPES = {
 
 
 def checked_images(given: Input, images: Any) -> Any:
-    """Images as an array (N, *shape) of the host or of a device; raise unless an input takes them."""
+    """Images as an array (N, *shape) on the host or a device; raise unless the input layer accepts them."""
     if is_foreign(images):
         raise DtypeError(
             f"images are a {type(images).__name__} of another library\n"
@@ -49,7 +49,7 @@ def dtypes_of(given: Input) -> tuple[str, ...]:
 
 
 def can_be_strange(given: Input, images: Any) -> bool:
-    """True if images may hold a number that kernels report: NaN, infinity, or one beyond int16."""
+    """True if images may contain numbers that are refused: NaN, infinity, or beyond int16."""
     return isinstance(given, Reals | Signs) and np.dtype(images.dtype) == np.float32
 
 
@@ -75,6 +75,6 @@ def refuse_strange(given: Input, images: npt.NDArray[Any], first: int = 0) -> No
 
 
 def _first(found: npt.NDArray[np.bool_], image: int) -> tuple[tuple[int, ...], str]:
-    """The first element that is found, and its place in all images."""
+    """The index of the first True element, and its position among all images as text."""
     at = tuple(map(int, np.argwhere(found)[0]))
     return at, ", ".join(map(str, (at[0] + image, *at[1:])))

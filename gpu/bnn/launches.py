@@ -1,4 +1,4 @@
-"""The launches of a network's steps: each takes arrays of the device and gives others."""
+"""The launches of a network's steps; each maps device arrays to device arrays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EIGHT, _BLOCKS = 8, 8
 
 
 def lined(steps: Iterable[Step], site: Site) -> frozenset[str]:
-    """The paths of vectors of bits that only products of lines take."""
+    """The paths of vectors of bits that only products on lines read."""
     takers = dict[str, list[Step]]()
     for step in steps:
         for path in step.reads:
@@ -57,7 +57,7 @@ def lined(steps: Iterable[Step], site: Site) -> frozenset[str]:
 
 
 def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
-    """True if a product's scheme reads its operand as lines of bits, for every batch size."""
+    """True if a product's scheme reads its operand as lines of bits for every batch size."""
     name, (k, n) = _product_scheme(site, path, layer), layer.weights.shape
     if name != "auto":
         return choose_scheme(name, k).form == "lines"
@@ -65,12 +65,12 @@ def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
 
 
 def launch_of(step: Step, site: Site) -> Launch:
-    """The launch of a step, by its first layer; uploads its weights."""
+    """The launch of a step, chosen by its first layer; uploads its weights."""
     return LAUNCHES[type(step.layers[0])](site, step)
 
 
 def _of_numbers(site: Site, step: Step) -> Launch:
-    """Images as integers, perhaps with the products that take them."""
+    """The launch that converts images to integers, with the products that follow if it computes them."""
     images: Any = step.layers[0]
     if len(step.layers) == 1:
         return Integers(site, images)
@@ -113,7 +113,7 @@ def _source(site: Site, images: Pixels | Reals) -> tuple[str, tuple[Any, ...]]:
 
 @dataclass(eq=False)
 class Products:
-    """A dense layer of bits: sums or the network's answer, or with a threshold bits."""
+    """A dense layer of bits; its output is sums or the network's answer, or with a threshold bits."""
 
     site: Site
     layer: Dense
@@ -154,7 +154,7 @@ class Products:
 
 
 def _product_scheme(site: Site, path: str, layer: Dense) -> str:
-    """The scheme of a product, which takes words of 32 bits."""
+    """The scheme of a product on 32-bit words."""
     name = site.scheme(path, layer)
     if name != "auto" and choose_scheme(name, layer.weights.shape[0]).word != 32:
         raise SchemeError(
@@ -166,7 +166,7 @@ def _product_scheme(site: Site, path: str, layer: Dense) -> str:
 
 @dataclass(eq=False)
 class Dots:
-    """Sums of integers times ±1, of images too; with a threshold they leave as bits, or both do."""
+    """Sums of integers times ±1, also of images; a threshold adds or replaces an output of bits."""
 
     site: Site
     layer: Conv | Dense
@@ -267,7 +267,7 @@ class Bits:
             self.fours = ("FOURS",) if self.images.shape[-1] % 4 == 0 else ()
 
     def __call__(self, x: Array) -> tuple[Any]:
-        """Launch the kernel: a thread for each word of a row, several rows in a block."""
+        """Launch the kernel: one thread per word of a row, several rows per block."""
         site, batch, channels = self.site, x.shape[0], x.shape[-1]
         rows = batch * prod(self.gives.shape[:-1])
         count = prod(x.shape) // rows
@@ -343,7 +343,7 @@ class Chain:
         return (*made, *bits)
 
     def _shape(self, rows: int, channels: int) -> tuple[Dim, Dim]:
-        """A block has eights of channels across and rows down; there are as many as are resident."""
+        """The grid and block: groups of eight channels across, rows down; as many blocks as are resident."""
         eights = -(-channels // 32) * 4 if self.has_bits else -(-channels // _EIGHT)
         beside = -(-eights // _THREADS)
         across = -(-eights // beside)
@@ -365,7 +365,7 @@ def _view(pool: Pool, before: int, given: Value, gives: Value) -> np.void:
 
 
 def _stride(pool: Pool, gives: Value) -> tuple[int, ...]:
-    """The stride of a pool; 1 where it has one window, so that no offset leaves 32 bits."""
+    """The stride of a pool; 1 along an axis with one window, so that no offset exceeds 32 bits."""
     return tuple(step if size > 1 else 1 for step, size in zip(pool.stride, gives.shape[:2], strict=True))
 
 
@@ -396,7 +396,7 @@ class Pools:
 
 @dataclass(eq=False)
 class Flattened:
-    """Vectors of pixels: integers as they are, bits without gaps between pixels.
+    """Flattened images: integers unchanged, bits packed without gaps between pixels.
 
     Words that are all full are the lines of a product already.
     """

@@ -139,7 +139,7 @@ class PreparedNetwork:
         return whole
 
     def run_part(self, images: Any, whole: Answer, part: slice, *, pieces: int | None = None) -> None:
-        """Write the answer for a part of checked images of the host; errors number them among all."""
+        """Write the answer for a part of checked host images; errors number images among all of them."""
         start = part.start
         with closing(self._of_host(self._cut(images[part], start, pieces))) as answers:
             for answer in answers:
@@ -150,7 +150,7 @@ class PreparedNetwork:
         self.device.synchronize()
 
     def stream(self, batches: Iterable[Any]) -> Iterator[Answer]:
-        """The answers to batches of the host, in order: copies, launches and answers overlap, as in `run`.
+        """The answers to batches of host images, in order; copies, launches and answers overlap as in `run`.
 
         An answer comes when two more batches have been taken, or there are none. Batches may differ in size;
         each runs at once. A batch in page-locked memory must not change before its answer has come.
@@ -188,7 +188,7 @@ class PreparedNetwork:
         self.device.synchronize()
 
     def values(self, images: Any) -> Iterator[tuple[str, Any]]:
-        """What each launch gives, with the path of its last layer: bits as uint8, integers as int32.
+        """The output of each launch, with the path of its last layer: bits as uint8, integers as int32.
 
         Layers inside a launch are left out; where a residual's sum is needed beside its bits, there are both.
         Paths and values are those of `reference.bnn.values`.
@@ -213,7 +213,7 @@ class PreparedNetwork:
             refuse_strange(self.network.input, given.download())
 
     def launches(self, images: Any) -> list[Launched]:
-        """What launches each step by itself, for measurements; a whole network has one step.
+        """The launches of each step by itself, for measurements; a whole network has one step.
 
         All steps are launched once, and what they read stays on the device. Steps without a launch are left
         out. The last one makes the answer, if the last product does not.
@@ -266,11 +266,13 @@ class PreparedNetwork:
             )
 
     def _size_of_pieces(self, images: Any, pieces: int | None) -> int:
-        """The images of a piece of a host array."""
+        """The number of images in a piece of a host array."""
         if pieces is None:
             pieces = ceil(images.nbytes / PIECE)
         elif not isinstance(pieces, int) or pieces < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SchemeError(f"pieces={pieces!r}\nimages run in pieces that are counted\ngive 1 or more")
+            raise SchemeError(
+                f"pieces={pieces!r}\nit is the number of pieces in which images run\ngive 1 or more"
+            )
         alone = pieces == 1 and len(images) <= self._most
         return min(ceil(len(images) / pieces), self._most if alone else max(1, self._most // AT_ONCE))
 
@@ -280,7 +282,7 @@ class PreparedNetwork:
         return ((images[at : at + size], start + at) for at in range(0, len(images), size))
 
     def make_ready(self, images: int) -> None:
-        """Compile, load and capture what a run of so many images of the host takes, by running zeros."""
+        """Compile, load and capture all that a run of this many host images needs, by running zeros."""
         for dtype in dtypes_of(self.network.input):
             zeros = np.zeros((images, *self.network.input.shape), dtype)
             deque(self._pieces.answers(self._cut(zeros, 0), self._captured), maxlen=0)
@@ -292,14 +294,14 @@ class PreparedNetwork:
         if is_array(images):
             raise DtypeError(
                 "a batch of the stream is on the device\n"
-                "its batches come from the host\ngive it to run instead"
+                "batches of a stream come from the host\npass this one to run() instead"
             )
         self._fits(images)
         return images
 
     def _of_host(self, pieces: Iterable[tuple[Any, int]]) -> Generator[Answer]:
-        """The answers for pieces of the host, each until the next one is asked for."""
-        if self._flag_waits:  # what set the flag is not in these pieces
+        """The answers for pieces of host images; each is valid until the next one is requested."""
+        if self._flag_waits:  # the flag may be set by an earlier piece
             self.device.synchronize()
         return self._pieces.answers(pieces, self._again)
 
@@ -324,7 +326,7 @@ class PreparedNetwork:
         return answer
 
     def _again(self, batch: Batch) -> Answer:
-        """Run a batch: launch by launch, the second time as a graph that is captured."""
+        """Run a batch: launch by launch the first time, the second time captured as a graph."""
         if batch.graph is None:
             if batch.answer is None:
                 batch.answer = self._way.run(batch.images)
@@ -342,7 +344,7 @@ class PreparedNetwork:
         return answer
 
     def _capture(self, batch: Batch) -> Any:
-        """Capture the launches of a batch, whose answer they will make."""
+        """Capture the launches of a batch, which write the batch's answer."""
         with self.device.capture() as graph:
             batch.answer = self._way.run(batch.images)
         return graph
@@ -362,11 +364,12 @@ class PreparedNetwork:
 
 def _refuse_pieces(pieces: int) -> NoReturn:
     """Refuse pieces of images on the device."""
-    raise SchemeError(f"pieces={pieces!r} of images on the device\nthey run together\nleave pieces out")
+    rule = "images on the device run in one piece"
+    raise SchemeError(f"pieces={pieces!r} with images on the device\n{rule}\nleave pieces out")
 
 
 def empty_answer(network: Network, count: int) -> Answer:
-    """Arrays of the host for the answer for some images."""
+    """Host arrays for the answer to a number of images."""
     shape = count, len(network.scale)
     return Answer(np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(count, np.int64))
 
@@ -452,7 +455,7 @@ def run(
     schemes: Mapping[str, str] | None = None,
     device: Device | None = None,
 ) -> Answer:
-    """Run a binarized network on images, on a device; answers the same as `reference.bnn.run`.
+    """Run a binarized network on images, on a device; the answer equals that of `reference.bnn.run`.
 
     For several runs, `prepare` the network once.
 

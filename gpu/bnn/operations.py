@@ -1,4 +1,4 @@
-"""The operations of a whole network in one kernel: what each step of the plan becomes, with its constants."""
+"""The operations of a whole network in one kernel: one or more for each step of the plan, with constants."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ JOINS = ("", "or", "and", "max", "sum")
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """What blocks do between two barriers, or beside others.
+    """Work of the kernel's blocks between two barriers; operations of one level run side by side.
 
     Attributes
     ----------
@@ -78,9 +78,9 @@ class Operation:
 
 
 def fused(steps: Sequence[Step]) -> list[Step]:
-    """Steps that one operation does, joined: products with what takes their sums, images with their signs."""
+    """Steps joined into one if one operation does both: products with their thresholds, images with signs."""
     users = Counter(path for step in steps for path in step.reads)
-    users[steps[-1].writes[-1]] += 1  # the answer
+    users[steps[-1].writes[-1]] += 1  # the answer is used by the caller
     made: list[Step] = []
     for step in steps:
         before = next((each for each in made if _goes_into(each, step, users)), None)
@@ -96,7 +96,7 @@ def fused(steps: Sequence[Step]) -> list[Step]:
             (*before.reads, *others),
             (*kept, *step.writes),
         )
-        at = made.index(before) if kept else len(made) - 1  # what others read is made at its old place
+        at = made.index(before) if kept else len(made) - 1  # a value with other readers keeps its position
         made.remove(before)
         made.insert(at, both)
     return made
@@ -126,7 +126,7 @@ def _goes_into(before: Step, step: Step, users: Counter[str]) -> bool:
 
 
 class Lowering:
-    """Operations of steps, one after the other.
+    """Converts steps to operations, one after another.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Lowering:
             self._add_step(step)
 
     def name(self, path: str) -> str:
-        """The name of a value: a vector of flattened integers is what was flattened."""
+        """The name of a value; flattened integers have the name of the value before."""
         return self._same.get(path, path)
 
     def _add_step(self, step: Step) -> None:
@@ -156,7 +156,7 @@ class Lowering:
         add(self, step)
 
     def add_images(self, step: Step) -> None:
-        """Images as integers, perhaps with the products that take them."""
+        """Add the conversion of images to integers, with the products that follow if joined."""
         images: Any = step.layers[0]
         layers, source = step.layers, _source_of(images)
         if len(layers) == 1:
@@ -187,7 +187,7 @@ class Lowering:
         self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
 
     def add_chain(self, step: Step) -> None:
-        """Layers on integers; or a pool of bits, word by word."""
+        """Add layers on integers, or a pool of bits word by word."""
         value = self._values[step.writes[-1]]
         if isinstance(pool := step.layers[0], Pool) and pool.kind in ("or", "and"):
             words = _words(value) // prod(value.shape[:2])
@@ -208,7 +208,7 @@ class Lowering:
         fields: Mapping[str, Any] | None = None,
         constants: Constants | None = None,
     ) -> None:
-        """Add an operation that gives a step's values: the bits last, and integers before them."""
+        """Add an operation that writes a step's values: integers first, bits last."""
         integers = value.kind == "integers"
         writes = {"numbers" if integers else "lines": step.writes[-1]}
         if len(step.writes) == 2:
@@ -245,7 +245,7 @@ class Lowering:
         return made
 
     def _numbers_of_bits(self, name: str, given: Value) -> tuple[str, Value]:
-        """Bits as numbers of ±1, made once; filters of bits cannot be 0 between groups.
+        """Convert bits to the numbers ±1, once per value; filters in groups need zeros, which bits lack.
 
         The sum of two products is 2 x[c]: one adds all channels, the other takes those other than c away.
         """
@@ -301,7 +301,7 @@ class Lowering:
     # ----------------------------------------------------------------------------------------------
 
     def _numbers(self, step: Step, source: Mapping[str, Any], layers: Sequence[Any]) -> None:
-        """Layers on integers, or integers of images; as bits if there is a threshold."""
+        """The table entry of layers on integers or images; their output is bits if they have a threshold."""
         value = self._values[step.writes[-1]]
         fields, constants = _parted({**source, **_stages(layers)})
         reads: dict[str, str] = dict(zip(("x", "addend"), step.reads, strict=False))
@@ -324,7 +324,7 @@ class Lowering:
         return {"seen_channels": given.shape[-1], "before": before, **windows}
 
     def add_flatten(self, step: Step) -> None:
-        """Vectors of pixels; nothing has to be done where there are no gaps between them."""
+        """Add a flattening; without gaps between pixels it needs no operation."""
         given, value = (self._values[path] for path in (step.reads[0], step.writes[-1]))
         if value.kind == "integers" or given.shape[-1] % UNIT == 0 or prod(given.shape[:-1]) == 1:
             self._same[step.writes[0]] = self.name(step.reads[0])
@@ -340,7 +340,7 @@ _GEOMETRY = ("height", "width", "pad_top", "pad_left", "stride_h", "stride_w")
 
 
 def _words(value: Value) -> int:
-    """Words of the bits of one image; rows are whole units."""
+    """The number of words of one image's bits; rows are whole units."""
     return prod(value.shape[:-1]) * 2 * -(-value.shape[-1] // UNIT)
 
 

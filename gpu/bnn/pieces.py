@@ -1,4 +1,4 @@
-"""Images of the host in pieces: one comes to the device while another runs and the answer to a third goes."""
+"""Host images in pieces: the copy of one, the run of another, and the answer of a third overlap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 
 @dataclass(eq=False)
 class Batch:
-    """Images on the device, and after their second run its launches as a graph."""
+    """Images on the device; from their second run on, with a graph of the launches."""
 
     images: Array
     graph: Any = None
@@ -35,7 +35,7 @@ class Batch:
 
 
 class _Place:
-    """What a piece of some size takes: arrays of the device, page-locked ones of the host, and events.
+    """The resources of a piece: device arrays, page-locked host arrays, and events.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class _Place:
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.batch = Batch(device.allocate(shape, dtype, IMAGES))
         self.came, self.ran, self.returned = device.event(), device.event(), device.event()
-        self.ran.record()  # behind all work that had this memory before
+        self.ran.record()  # after all earlier work on this memory
         self.staged: npt.NDArray[Any] | None = None
         self.answer: Any = None
         self.flag = device.pinned((1,), np.int32)
@@ -60,7 +60,7 @@ class _Place:
 
 @dataclass(eq=False)
 class _Piece:
-    """Images on their way, of which the first has a number for errors."""
+    """A piece in progress, with the number of its first image for errors."""
 
     images: npt.NDArray[Any]
     first: int
@@ -69,7 +69,7 @@ class _Piece:
 
 
 class Pieces:
-    """The way of images through a device, in three streams: copies there, launches, copies back.
+    """Runs pieces of images in three streams: copies to the device, launches, copies back.
 
     Launches are in the device's own stream. A launch waits for its images; a copy there waits for the
     launches that read what it overwrites; a copy back waits for the launches that make it. A place is taken
@@ -85,9 +85,10 @@ class Pieces:
     def answers(
         self, pieces: Iterable[tuple[npt.NDArray[Any], int]], run: Callable[[Batch], Answer]
     ) -> Generator[Answer]:
-        """The answer to each piece, in order, on the host; the next one may overwrite it.
+        """Yield the answer to each piece in order, on the host; it is valid until the next one.
 
-        A piece comes with the number of its first image. However it ends, nothing is on its way behind it.
+        A piece comes with the number of its first image. All work has ended when the generator ends, also
+        after an error.
         """
         waiting: deque[_Piece] = deque()
         try:
@@ -105,7 +106,7 @@ class Pieces:
             raise
 
     def _piece(self, images: npt.NDArray[Any], first: int) -> _Piece:
-        """A piece with a place that no other has."""
+        """A piece whose resources no other piece uses."""
         dtype = images.dtype.newbyteorder("=")
         keys = ((images.shape[0], dtype, number) for number in count())
         key = next(key for key in keys if key not in self._taken)
@@ -133,7 +134,7 @@ class Pieces:
         place.returned.record(self._back)
 
     def _page_locked(self, piece: _Piece) -> npt.NDArray[Any]:
-        """The images in page-locked memory, where they are or as a copy."""
+        """The images in page-locked memory, either in place or as a copy."""
         images, place = piece.images, piece.place
         native = images.dtype.isnative and images.flags.c_contiguous
         if native and self._device.is_pinned(images):
@@ -144,15 +145,16 @@ class Pieces:
         return place.staged
 
     def _finished(self, piece: _Piece) -> Answer:
-        """The answer to a piece; raises for a number of its images that is refused."""
+        """The answer to a piece; raises if one of its images has a refused number."""
         place = piece.place
         place.returned.synchronize()
-        if can_be_strange(self._input, piece.images) and place.flag[0]:  # by this piece or one behind it
+        # the flag was set by this piece or by a later one
+        if can_be_strange(self._input, piece.images) and place.flag[0]:
             refuse_strange(self._input, piece.images, piece.first)
         return place.answer
 
     def _abandon(self, waiting: Iterable[_Piece]) -> None:
-        """Wait until nothing is on its way; nobody will ask for these answers."""
+        """Wait for all pieces in progress, whose answers are no longer needed."""
         for piece in waiting:
             self._taken.discard(piece.key)
         self._there.synchronize()
@@ -163,7 +165,7 @@ class Pieces:
 
 
 def kept(known: dict[Any, Made], key: Hashable, make: Callable[[], Made]) -> Made:
-    """``known[key]``, made at the first request; few are kept."""
+    """Return ``known[key]``, or make it; the cache holds few entries."""
     made = known.get(key)
     if made is None:
         made = make()

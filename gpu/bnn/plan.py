@@ -1,4 +1,4 @@
-"""The steps of a network on a device: its layers in order, those joined that one launch computes."""
+"""The steps of a network on a device: layers in order; layers that one launch computes form one step."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def values_of(network: Network) -> Values:
 
 
 def steps_of(network: Network, values: Values) -> list[Step]:
-    """The steps of a network; the last one gives the sums."""
+    """The steps of a network; the last one computes the sums of the classes."""
     plain = [
         Step((network.input,), ("input",), (IMAGES,), ("input",)),
         *_one_by_one(network.layers, "input", "", values),
     ]
     users = Counter(path for step in plain for path in step.reads)
-    users[plain[-1].writes[-1]] += 1  # the answer
+    users[plain[-1].writes[-1]] += 1  # the answer is used by the caller
     joined: list[Step] = []
     maker: dict[str, Step] = {}
     for step in plain:
@@ -75,7 +75,7 @@ def steps_of(network: Network, values: Values) -> list[Step]:
                 continue
             if len(both.writes) > len(
                 step.writes
-            ):  # others read what the first one gives: it keeps its place
+            ):  # the first layer's output has other readers, so it keeps its position
                 joined[joined.index(before)] = both
             else:
                 joined.remove(before)
@@ -87,7 +87,7 @@ def steps_of(network: Network, values: Values) -> list[Step]:
 
 
 def _one_by_one(layers: tuple[Layer, ...], given: str, prefix: str, values: Values) -> Iterator[Step]:
-    """A step for each layer; those of a residual come before it."""
+    """One step per layer; the steps inside a residual come before the residual's."""
     for i, layer in enumerate(layers):
         path, reads = f"{prefix}{i}", (given,)
         if isinstance(layer, Residual):
@@ -103,7 +103,7 @@ def _one_by_one(layers: tuple[Layer, ...], given: str, prefix: str, values: Valu
 
 
 def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -> Step | None:
-    """Two steps as one, if one launch can do both: ``step`` takes ``given`` of ``before``, perhaps alone."""
+    """Two steps as one, if one launch can compute both; ``alone``: only ``step`` reads ``given``."""
     last, layer = before.layers[-1], step.layers[-1]
     if _is_chain(before, values) and _is_chain(step, values):
         return _chained(before, step, given, alone)
@@ -124,12 +124,12 @@ def _joined(before: Step, step: Step, given: str, alone: bool, values: Values) -
 
 
 def _is_chain(step: Step, values: Values) -> bool:
-    """True if one launch computes all layers of a step: on integers and in the order of `STAGES`."""
+    """True if one launch computes all layers of a step: layers on integers, in the order of `STAGES`."""
     return type(step.layers[0]) in ORDER and values[step.reads[0]].kind == "integers"
 
 
 def _chained(before: Step, step: Step, given: str, alone: bool) -> Step | None:
-    """Layers on integers, and those after them, as one chain.
+    """A chain of layers on integers, extended by the layers of the next step; None if they do not chain.
 
     A residual takes in windows and zeros of its shortcut, and an affine step and a clip of its body.
     """

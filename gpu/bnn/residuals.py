@@ -1,4 +1,4 @@
-"""Residuals in one launch: a convolution of bits that adds its shortcut, and makes bits of the sums."""
+"""Residuals in one launch: a convolution of bits that adds its shortcut, and thresholds the sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.types.layers import Conv, PadChannels, Pool, Residual, Threshold
 
 
 def with_sums(steps: Iterable[Step], site: Site) -> list[Step]:
-    """The steps, where convolutions of bits are joined with the residuals that alone take what they give.
+    """The steps, with each residual joined to its convolution of bits if only the residual reads that.
 
     The pool of a shortcut goes to the step whose sum it takes.
     """
@@ -39,13 +39,13 @@ _NOTHING = Step((), (), (), ())
 
 
 def _users(steps: Iterable[Step]) -> Counter[str]:
-    """The number of steps that read each value; the last value is read by the answer."""
+    """The number of steps that read each value; the answer also reads the last value."""
     some = [step for step in steps if step is not _NOTHING]
     return Counter((*(path for step in some for path in step.reads), some[-1].writes[-1]))
 
 
 def _move_pool(steps: list[Step], i: int, site: Site) -> None:
-    """Move the pool of step i to the step before, if that gives a sum which nothing else takes."""
+    """Move the pool of step i to the previous step, if that computes a sum that only step i reads."""
     step = steps[i]
     if not step.layers or not isinstance(step.layers[0], Pool) or len(step.layers) == 1:
         return
@@ -64,7 +64,7 @@ def _move_pool(steps: list[Step], i: int, site: Site) -> None:
 
 
 def _adds(before: Step, step: Step, users: Counter[str], site: Site) -> bool:
-    """True if one launch can do a convolution, the residual sum after it and a threshold, if any."""
+    """True if one launch can compute a convolution, the residual sum after it, and an optional threshold."""
     values, kinds = site.values, [type(layer) for layer in step.layers]
     if [kind for kind in kinds if kind not in (PadChannels, Threshold)] != [Residual]:
         return False

@@ -1,4 +1,4 @@
-"""Batches that several devices share, and ensembles of networks whose logits are summed."""
+"""Batches split over several devices, and ensembles of networks whose logits are summed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 
 class _Threads:
-    """A host thread for each device; a device has its work in one thread at a time."""
+    """One host thread per device; the work of a device runs in its thread only."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self.devices = devices
@@ -31,10 +31,11 @@ class _Threads:
         """Run each device's function in its thread and wait for all; return the results in order."""
         running = list[Future[Made]]()
         try:
-            for device, work in zip(self.devices, works, strict=False):  # few images leave devices idle
+            # with few images there are fewer works than devices
+            for device, work in zip(self.devices, works, strict=False):
                 running.append(self._threads.submit(_on, device, work))
             wait(running)
-        except BaseException:  # Ctrl-C: the threads end their part
+        except BaseException:  # on Ctrl-C, wait until the threads have finished their part
             wait(running)
             raise
         return [each.result() for each in running]
@@ -65,7 +66,7 @@ class PreparedSplit:
         self.parts: list[PreparedNetwork] = self._threads.all(makes)
 
     def run(self, images: Any, *, pieces: int | None = None) -> Answer:
-        """Run the network on images of the host; each device has as many, and its own host thread.
+        """Run the network on host images; each device gets an equal share and its own host thread.
 
         Parameters
         ----------
@@ -121,7 +122,7 @@ class PreparedEnsemble:
         self.members: list[PreparedNetwork] = self._dealt(prepares)
 
     def run(self, images: Any, *, pieces: int | None = None) -> EnsembleAnswer:
-        """Run all networks on the same images of the host, the devices side by side.
+        """Run all networks on the same host images, all devices at the same time.
 
         Parameters
         ----------
@@ -172,7 +173,7 @@ def _of_host(images: Any) -> Any:
 
 
 def _distinct(devices: Sequence[Device]) -> list[Device]:
-    """The devices, of which no two may be one, as each has a thread."""
+    """Check that no device occurs twice, since each has a thread."""
     if not isinstance(devices, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DtypeError(
             f"devices= is {name_of(devices)}\nit must be a sequence of devices, GPUs or simulated ones\n"
@@ -239,7 +240,7 @@ def prepare_ensemble(
     way: str = "layers",
     schemes: Mapping[str, str] | None = None,
 ) -> PreparedEnsemble:
-    """Put the networks of an ensemble on devices, one after another: the first on the first device.
+    """Distribute the networks of an ensemble over devices, in order: the first network on the first device.
 
     With fewer devices than networks they begin again at the first one; a device runs its networks in turn.
 
@@ -294,7 +295,7 @@ def run_ensemble(
     schemes: Mapping[str, str] | None = None,
     devices: Sequence[Device] | None = None,
 ) -> EnsembleAnswer:
-    """Run an ensemble of networks on images; answers the same as `reference.bnn.run_ensemble`.
+    """Run an ensemble of networks on images; the answer equals that of `reference.bnn.run_ensemble`.
 
     For several runs, `prepare_ensemble` once.
 

@@ -1,4 +1,4 @@
-"""Where the steps of a network run, and what their launches share: arrays, kernels of this folder, macros."""
+"""The surroundings of a network's steps, shared by their launches: arrays, kernels of this folder, macros."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _THREADS = 256
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Where a step runs: a device, the values of the network, and what to use for it.
+    """The surroundings of a step: device, values of the network, and schemes.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Site:
         return PackedTensor(array, (batch, height, width, channels), "NHWC", 32, "lsb")
 
     def lines(self, batch: int, value: Value) -> PreparedMatrix:
-        """Allocate bits of vectors as the A of a product that takes lines."""
+        """Allocate vectors of bits as the operand A of a product that reads lines."""
         (bits,) = value.shape
         words = self.device.allocate((batch, -(-bits // TILE_BITS), TILE_BITS // 32), np.uint32, "lines")
         ones = self.device.allocate((batch,), np.uint32, "ones")
@@ -108,7 +108,7 @@ class Site:
 
 
 def macros(defines: Iterable[str]) -> dict[str, str]:
-    """Names of macros, some with ``=`` and a value, as the compiler takes them."""
+    """Macro definitions for the compiler: names, some with ``=`` and a value."""
     return {name: value for name, _, value in (define.partition("=") for define in defines)}
 
 
@@ -130,10 +130,10 @@ def fits_int16(value: Value) -> bool:
 
 
 def width(what: str, array: Array) -> str:
-    """The macro of widths.cuh for an array that a kernel takes as GIVEN, OTHER or MADE."""
+    """The macro of widths.cuh for an array's integer width; ``what`` is GIVEN, OTHER or MADE."""
     return f"{what}_{np.dtype(array.dtype).name.upper()}"
 
 
 def vectors(value: Value) -> tuple[str, ...]:
-    """The macro of bits.cuh for what is one row of an image."""
+    """The macro of bits.cuh for values that are one row per image."""
     return ("VECTORS",) if len(value.shape) == 1 else ()

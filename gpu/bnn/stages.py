@@ -1,4 +1,4 @@
-"""Layers on integers that one launch computes: their order, and what the kernels take for each."""
+"""Layers on integers that one launch computes: their order, and the kernel's arguments for each."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Stage:
 
 
 def pairs(first: Any, second: Any) -> npt.NDArray[np.int32]:
-    """Two numbers of each channel, one after the other."""
+    """Interleave two numbers for each channel."""
     return np.stack(np.broadcast_arrays(first, second), axis=-1).astype(np.int32)
 
 
 def _rule(threshold: Threshold) -> npt.NDArray[np.int32]:
-    """Thresholds and flips as pairs; past the last channel nothing is a one."""
+    """Thresholds and flips as pairs; padding channels give 0."""
     rule = pairs(threshold.thresholds, np.asarray(threshold.flip))
     rest = np.tile(np.array([[INT32_MAX, 0]], np.int32), (-len(rule) % UNIT, 1))
     return np.concatenate([rule, rest])

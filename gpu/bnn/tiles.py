@@ -1,4 +1,4 @@
-"""Filters as the tiles of a whole network's products take them, and what taps outside the image change."""
+"""Filters in the tile order of a whole network's products, and the contribution of taps outside the image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def geometry_of(layer: Conv | Dense, given: Value) -> tuple[ConvShape, npt.NDArr
 
 
 def units_of_bits(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
-    """Filters in the order of lanes, (tiles of 32, steps of k, pairs, lanes, of a pair, words), and taps."""
+    """Filters in lane order, (tiles of 32, steps of k, pairs, lanes, 2, words), and their taps."""
     units = _filled(bits, UNIT, 4)
     words = np.packbits(units, axis=1, bitorder="little").reshape(-1, 2, 4, units.shape[-1])
     words = np.ascontiguousarray(np.moveaxis(words, 2, 3)).view("<u4")[..., 0]  # (units, words, filters)
@@ -40,14 +40,14 @@ def units_of_bits(bits: Bits, shape: ConvShape) -> tuple[Any, Any]:
 
 
 def units_of_shorts(filters: npt.NDArray[np.int8], shape: ConvShape) -> tuple[Any, Any]:
-    """As `units_of_bits` for filters of int8, of which a lane has two consecutive units; and their taps."""
+    """Like `units_of_bits` for int8 filters, of which a lane has two consecutive units; and their taps."""
     signs = _filled(filters.view(np.uint8), SHORTS, 8)
     parts = signs.reshape(-1, 4, 2, SHORTS, signs.shape[-1] // FILTERS_OF_TILE, 2, 2, 8)
     return np.ascontiguousarray(parts.transpose(4, 0, 5, 7, 1, 6, 2, 3)), _taps(shape, SHORTS, len(signs))
 
 
 def _filled(filters: Bits, unit: int, units: int) -> Bits:
-    """Filters (R, S, C, O) as whole units, steps and tiles, the rest zero: (units, of a unit, filters)."""
+    """Filters (R, S, C, O) zero-padded to whole units and tiles: (units, elements of a unit, filters)."""
     taps, (channels, outputs) = prod(filters.shape[:2]), filters.shape[2:]
     of_tap = -(-channels // unit)
     columns = -(-outputs // FILTERS_OF_TILE) * FILTERS_OF_TILE
@@ -58,7 +58,7 @@ def _filled(filters: Bits, unit: int, units: int) -> Bits:
 
 
 def _taps(shape: ConvShape, unit: int, count: int) -> npt.NDArray[np.uint32]:
-    """Each unit of a window: its place from the first one, its row and column; past the last one outside."""
+    """The position of each unit in a window, with its row and column; padding units are outside."""
     of_pixel = -(-shape.channels // unit)
     r, s, c = np.indices((shape.filter_height, shape.filter_width, of_pixel)).reshape(3, -1)
     rows, columns = r * shape.dilation_h, s * shape.dilation_w
@@ -70,7 +70,7 @@ def _taps(shape: ConvShape, unit: int, count: int) -> npt.NDArray[np.uint32]:
 
 
 def border_of(bits: Bits, shape: ConvShape) -> dict[str, npt.NDArray[Any]]:
-    """What taps inside the image add to each sum, by which of them are inside.
+    """The addend of each sum that corrects for taps outside the image, for each set of taps inside.
 
     Rows of the output with the same taps inside share a part of the table, and columns likewise.
     """
@@ -96,7 +96,7 @@ def border_of(bits: Bits, shape: ConvShape) -> dict[str, npt.NDArray[Any]]:
 def _inside(
     outputs: int, stride: int, pad: int, size: int, taps: int, gap: int
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """The sets of taps that are inside the image at some output, and which of them each output has."""
+    """The distinct sets of taps inside the image, and the set of each output."""
     at = np.arange(outputs)[:, None] * stride + np.arange(taps) * gap - pad
     sets, which = np.unique((at >= 0) & (at < size), axis=0, return_inverse=True)
     return sets.astype(np.int32), which.reshape(-1)

@@ -1,4 +1,4 @@
-"""Weights of any packed format as the formats that kernels take."""
+"""Conversion of weights from any packed format to the formats that kernels read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def packed_filters(filters: Bits) -> PackedTensor:
 
 
 def signs_of(layer: Conv | Dense) -> npt.NDArray[np.int8]:
-    """The weights of a layer, 1 and -1, (K, O); in groups 0 for the channels of other groups."""
+    """The weights of a layer as 1 and -1, (K, O); in groups, 0 for channels of other groups."""
     if isinstance(layer, Dense):
         return 2 * _bits_of_matrix(layer.weights).astype(np.int8) - 1
     signs = 2 * _bits_of_filters(layer.filters).astype(np.int8) - 1

@@ -120,7 +120,7 @@ class Whole:
         return len(self._levels) - 1
 
     def run(self, images: Array, *, waits: bool = True) -> Answer:
-        """The answer for images on the device; without waiting it is wrong, and tells what waiting takes."""
+        """The answer for images on the device; without waiting it is wrong, and only times the barriers."""
         answer, _, _ = self._launched(images, keep=False, waits=waits)
         return answer
 
@@ -205,7 +205,7 @@ class Whole:
 
 
 def _levels(operations: Sequence[Operation]) -> list[list[Operation]]:
-    """Operations that need nothing of one another, together; a level needs the ones before."""
+    """Operations by level: those of a level do not depend on one another, only on earlier levels."""
     levels: list[list[Operation]] = []
     made: dict[str, int] = {}
     for operation in operations:
@@ -217,7 +217,7 @@ def _levels(operations: Sequence[Operation]) -> list[list[Operation]]:
 
 
 def _joined(operations: Sequence[Operation]) -> tuple[dict[Operation, dict[str, int]], Any]:
-    """All constants as one array of bytes, and where each is."""
+    """All constants joined into one array of bytes, and the offset of each."""
     parts: list[npt.NDArray[np.uint8]] = []
     found: dict[Operation, dict[str, int]] = {}
     end = 0
@@ -242,7 +242,8 @@ def _arranged(
                 spans[name] = [level, len(levels) if keep else level]
             for name in operation.reads.values():
                 spans[name][1] = max(spans[name][1], level)
-    placed: list[tuple[int, int, int, int]] = []  # first byte, end, first level, last level
+    # (first byte, end, first level, last level) of each array that has memory
+    placed: list[tuple[int, int, int, int]] = []
     places: dict[str, int] = {}
     for name, (first, last) in spans.items():
         size, at = -(-sizes[name] * batch // _PLACE) * _PLACE, 0
@@ -255,7 +256,7 @@ def _arranged(
 
 
 def _tasks(operation: Operation, batch: int, most_blocks: int) -> dict[str, int]:
-    """The tasks of an operation; where tiles are few, warps share a tile's k."""
+    """The number of tasks of an operation; if there are few tiles, warps split a tile's k."""
     count = batch * operation.count
     of_task = {ELEMENTS: THREADS, WORDS_OF_WARP: _WARPS * _WORDS, ROWS_OF_WARP: _WARPS}
     if operation.of_task in of_task:
@@ -270,7 +271,7 @@ def _tasks(operation: Operation, batch: int, most_blocks: int) -> dict[str, int]
 
 
 def _value(memory: npt.NDArray[np.uint8], value: Value, bits: bool, batch: int) -> Any:
-    """A value of the arena as `reference.bnn.values` has it."""
+    """A value of the arena, in the format of `reference.bnn.values`."""
     shape = (batch, *value.shape)
     if not bits:
         return memory[: 4 * prod(shape)].view(np.int32).reshape(shape)

@@ -1,4 +1,4 @@
-"""Compilations in a process of their own: those whose options change what NVRTC makes of later sources."""
+"""Compilations in their own process, if their options would affect NVRTC's later compilations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ sys.stdout.buffer.write(pickle.dumps(function(*arguments)))
 
 
 def lasts(options: Sequence[str]) -> bool:
-    """True if one of the options has effects on later compilations of the process."""
+    """True if an option affects later compilations of the same process."""
     return any(option.lstrip("-").partition("=")[0] in _LASTING for option in options)
 
 

@@ -1,4 +1,4 @@
-"""A cache of compiled PTX on disk; an entry is valid only if it has the digest of its content.
+"""A cache of compiled PTX on disk; an entry is valid only if its digest matches its content.
 
 The digest detects entries that are damaged, truncated or under another key; it does not defend against an
 attacker who can write to the folder. Above the size limit, the least recently used entries are removed.
@@ -25,7 +25,7 @@ _ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
 _totals: dict[Path, int] = {}
 """The size of each cache folder in bytes, as this process last computed it."""
 
-_FORM = b"simwarp-ptx-5"  # the version of the entries' layout
+_FORM = b"simwarp-ptx-5"  # the version of the entries' file format
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Entry:
 
     text: str  # normalised PTX
     log: str = ""
-    # names that CUDA's headers sought in vain; a file with one of them voids the entry
+    # files that CUDA's headers looked for and did not find; once one exists, the entry is invalid
     elsewhere: tuple[str, ...] = ()
 
 
@@ -49,7 +49,7 @@ def cache_folder(kind: str = "ptx") -> Path:
 
 
 def read(key: str) -> Entry | None:
-    """The entry of a key; None if there is none, or it is not valid."""
+    """The entry of a key; None if it is missing or invalid."""
     content = _content(_path(key))
     if content is None:
         return None
@@ -112,7 +112,7 @@ def _entries() -> list[tuple[Path, int, float]]:
 
 
 def _trim(most: int, added: int) -> None:
-    """Above the limit, remove the least recently used entries until seven eighths of it are left.
+    """If the cache exceeds its limit, remove the least recently used entries down to seven eighths of it.
 
     The folder is scanned only when a process adds its first entry, and when its known size passes the limit:
     a scan of thousands of entries for each new one would take as long as compiling. For that reason room is
@@ -134,7 +134,7 @@ def _trim(most: int, added: int) -> None:
 
 
 def _remove(path: Path) -> bool:
-    """Remove an entry, and return whether it is gone."""
+    """Remove an entry; return False if it still exists."""
     try:
         _remove_other_kinds(path)
         path.unlink(missing_ok=True)
@@ -154,7 +154,7 @@ def _first_line(key: str, body: bytes) -> bytes:
 
 
 def _content(path: Path) -> bytes | None:
-    """The bytes of a regular file, which is marked as used; None for a FIFO, a device or no file."""
+    """The bytes of a regular file, which is marked as used; None for a FIFO, a device or a missing file."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:

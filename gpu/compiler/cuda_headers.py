@@ -41,7 +41,7 @@ _BY_THEMSELVES = ("nvidia-cudnn-cu13", "nvidia-nccl-cu13", "nvidia-nvshmem-cu13"
 
 
 def advice_for(header: str) -> str:
-    """The line of an error that names the package of a missing header; "" if no package is known.
+    """The advice of an error: the package of a missing header; "" if no package is known.
 
     >>> advice_for("curand_kernel.h"), advice_for("my.h")
     ('pip install nvidia-curand, which has curand_kernel.h', '')
@@ -100,7 +100,7 @@ def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
 
 
 def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
-    """Names outside CUDA's folders that some of CUDA's headers, and all that they include, ask for.
+    """Names of files that some of CUDA's headers look for outside CUDA's folders.
 
     If a macro names the file, as in Thrust, the file is beside the header: the header's folder stands for it.
     """
@@ -115,7 +115,7 @@ def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str
 
 @cache
 def _asked_by(header: Path, folders: tuple[Path, ...]) -> tuple[frozenset[Path], frozenset[str]]:
-    """Files of CUDA that a header includes, and names of other files that it includes or asks for."""
+    """Files of CUDA that a header includes, and names of other files that it looks for."""
     included, wanted, computed = named(header.read_text(encoding="latin-1"))
     inside, outside = set[Path](), set[str]()
     for asked in (*included, *wanted):

@@ -37,23 +37,24 @@ class Asked(NamedTuple):
     """A file name in an ``#include`` or similar directive."""
 
     name: str
-    quoted: bool  # in quotation marks: the source's folder is searched first
-    later: bool  # in ``#include_next`` or ``__has_include_next``, which skip some folders
+    quoted: bool  # whether the name is in quotation marks: the source's folder is then searched first
+    # whether the directive is ``#include_next`` or ``__has_include_next``, which skip some folders
+    later: bool
 
 
 @dataclass(frozen=True)
 class Directives:
-    """The files that a text may include or ask for."""
+    """The files that a text may include or query by ``__has_include``."""
 
-    included: tuple[Asked, ...]  # in ``#include`` and ``#include_next``
-    wanted: tuple[Asked, ...]  # in ``__has_include``, or in a macro with a similar name
-    in_macros: tuple[Asked, ...] = ()  # possible names of files in ``#define`` lines
-    computed: bool = False  # a macro gives the name of an ``#include``
-    complete: bool = True  # the text can include or ask for no other file
+    included: tuple[Asked, ...]  # names in ``#include`` and ``#include_next``
+    wanted: tuple[Asked, ...]  # names in ``__has_include``, or in a macro with a similar name
+    in_macros: tuple[Asked, ...] = ()  # names in ``#define`` lines that may be file names
+    computed: bool = False  # whether a macro names the file of an ``#include``
+    complete: bool = True  # whether the text can include, or ask for, no other file
 
 
 def directives(text: str) -> Directives:
-    """Find the files that a source or header may include or ask for."""
+    """Find the files that a source or header may include or query by ``__has_include``."""
     text = _SPLICE.sub("", text)
     included, wanted, computed = named(text)
     hidden = _has_computed_question(text, len(wanted)) or any(one in text for one in _TRIGRAPHS)
@@ -85,7 +86,7 @@ def _has_computed_include(text: str) -> bool:
 
 
 def _has_computed_question(text: str, literal: int) -> bool:
-    """True if a macro may give the name in a ``__has_include``, or compose ``__has_include`` itself.
+    """True if a macro may give the name in a ``__has_include``, or expand to ``__has_include`` itself.
 
     ``literal`` is the number of ``__has_include`` with a literal name.
     """
@@ -99,7 +100,7 @@ def _has_computed_question(text: str, literal: int) -> bool:
 
 
 def _without_strings(text: str) -> str:
-    """The text without strings, which ``##`` does not reach, on lines that can be read in one way only."""
+    """The text without string literals, which cannot hide a directive that ``##`` makes."""
     if 'R"' in text:
         return text
     return "\n".join(

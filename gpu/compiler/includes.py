@@ -41,21 +41,22 @@ class _Text(NamedTuple):
 class Includes:
     """The files that a source includes, directly or indirectly; `follow` finds them."""
 
-    package: Path  # where ``#include "…"`` finds this project's headers, which NVRTC gets in memory
+    # the folder where ``#include "…"`` finds this project's headers, which NVRTC gets in memory
+    package: Path
     # more texts that NVRTC gets in memory, by name
     given: Mapping[str, str] = field(default_factory=dict[str, str])
-    folder: Path | None = None  # of the source
+    folder: Path | None = None  # the source's folder
     cuda: Sequence[Path] = ()  # CUDA's folders of headers
     include: Sequence[Path] = ()  # the caller's folders of headers
     # texts that NVRTC gets, by their names in an ``#include``
     in_memory: dict[str, str] = field(default_factory=dict[str, str])
     # digests of the files that NVRTC may read, except CUDA's
     on_disk: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
-    # each name in a ``__has_include``, with the places where it is found
+    # each name in a ``__has_include``, with the paths of the files of that name
     answers: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
-    # included headers of CUDA, which may include a file of the caller's
+    # included headers of CUDA, which may include a file of the user
     of_cuda: set[Path] = field(default_factory=set[Path])
-    complete: bool = True  # no other file can be included
+    complete: bool = True  # whether the text can include no other file
 
     def follow(self, name: str, source: str, *more: str) -> None:
         """Find the files that a source includes, directly or indirectly.
@@ -99,7 +100,7 @@ class Includes:
         return replaced
 
     def _ask(self, read: list[_Text]) -> None:
-        """Record the answers of ``__has_include``, and check the files that a macro may name."""
+        """Evaluate ``__has_include`` and record the answers; read the files that a macro may name."""
         for text in read:
             self.complete = self.complete and text.found.complete
             for asked in text.found.wanted:
@@ -126,7 +127,7 @@ class Includes:
             yield asked.name
         if not text.on_disk:
             yield from filter(_is_file, near)
-        if self.include:  # otherwise CUDA's folders are the last
+        if self.include:  # without -I, CUDA's folders are searched last
             yield from filter(None, [find_in_cuda(asked.name, tuple(self.cuda))])
             yield from filter(_is_file, [place / asked.name for place in self.include])
 
@@ -146,7 +147,7 @@ class Includes:
         return [_Text(_directives(content.decode("latin-1")), (found.parent,), on_disk=True)]
 
     def _of_package(self, name: str) -> Path | None:
-        """The package's header of that name: beside its sources, or shared in ``include/``."""
+        """The package's header with a name: beside its sources, or shared in ``include/``."""
         return next(filter(_is_file, (self.package / name, self.package / "include" / name)), None)
 
     def _is_of_cuda(self, path: Path) -> bool:
@@ -155,18 +156,18 @@ class Includes:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """All files and answers, as a part of the cache's key."""
+        """All included files, and all answers of ``__has_include``, as a part of the cache's key."""
         files = sorted((str(path), digest) for path, digest in self.on_disk.items())
         return sorted(self.in_memory.items()), files, sorted(self.answers)
 
     def borrowed(self, names: Iterable[str]) -> bool:
-        """True if a folder of the caller has one of these files, for which CUDA's headers ask."""
+        """True if one of the user's folders has a file that CUDA's headers look for."""
         wanted = [name for name in names if name not in self.in_memory]
         return any((place / name).exists() for place in self.include for name in wanted)
 
     @property
     def names(self) -> list[str]:
-        """The names of the files in PTX: as they are included, or relative to a known folder."""
+        """The names by which the PTX refers to the files: as included, or relative to a known folder."""
         places = [place for place in (self.folder, *self.include) if place is not None]
         paths = [
             path.relative_to(place).as_posix()
@@ -186,12 +187,12 @@ def _working_folder() -> Path:
 
 
 def _without_detours(path: Path) -> Path:
-    """The path of a file with its folder resolved, so that every include of it gives the same path."""
+    """A file's path with its folder resolved, so that all includes of the file have the same path."""
     return Path(os.path.realpath(path.parent)) / path.name
 
 
 def _is_file(path: Path) -> bool:
-    """True if the compiler can read a file; refuses FIFOs, devices and sockets, on which it would hang."""
+    """True if the compiler can read a file; raises for FIFOs, devices and sockets, on which it would hang."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""NVRTC's options: the values that take effect, and the files that they make NVRTC read."""
+"""NVRTC's options: their effective values, and the files that they make NVRTC read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ONE_VALUE = frozenset("fmad ftz prec-div prec-sqrt std maxrregcount".split())  
 
 
 def last_of_each(options: Sequence[str]) -> list[str]:
-    """Remove options that a later one overrides, because NVRTC would warn about them."""
+    """Remove options that a later option overrides, because NVRTC would warn about them."""
     names = [option.lstrip("-").partition("=")[0] for option in options]
     return [
         option

@@ -32,7 +32,7 @@ def keep_handlers(compile_nothing: Callable[[], object]) -> None:
             thread.start()
             while thread.is_alive():
                 _put(handlers)
-                time.sleep(0)  # gives way to the thread
+                time.sleep(0)  # lets the compiling thread run
         finally:
             thread.join()
             _put(handlers)

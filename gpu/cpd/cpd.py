@@ -119,7 +119,7 @@ def cpd_als(
     tensor = _prepared(tensor)
     values = _values(tensor, device)
     exponent = _exponent(values)
-    if exponent:  # exactly; only the weights depend on the scale
+    if exponent:  # the scaling is exact, and changes only the weights
         tensor = scaled(tensor, -exponent)
         values = _values(tensor, device)
     square = sum(float(np.square(part, dtype=np.float64).sum()) for part in _parts(values))
@@ -156,7 +156,7 @@ def cpd_als(
 def _reporting(
     progress: Callable[[int, float], None] | Literal[False] | None, iterations: int
 ) -> Generator[Callable[[int, float], None]]:
-    """The function to call after each iteration; by default it shows a line on a terminal."""
+    """The progress callback of each iteration; the default one prints a line on a terminal."""
     begin, written = time.monotonic(), False
 
     def show(done: int, fit: float) -> None:
@@ -180,14 +180,14 @@ def _prepared(tensor: SparseTensor) -> SparseTensor:
 
 
 def _values(tensor: Any, device: Device) -> list[Any]:
-    """The arrays that together hold each value of a tensor once, on the host."""
+    """Host arrays that together contain each value of a tensor once."""
     parts = tensor.tensors[:1] if isinstance(tensor, PerMode) else tensor.parts or (tensor,)
     values = [part.values for part in parts]
     return [x if isinstance(x, np.ndarray) else moved_to(x, device).download() for x in values]
 
 
 def _exponent(values: list[Any]) -> int:
-    """The binary exponent of the largest magnitude, or 0 if its square is far from the type's limits.
+    """The binary exponent of the largest magnitude, or 0 if its square can neither overflow nor underflow.
 
     Refuses values that are not finite, and tensors without another value than 0.
     """

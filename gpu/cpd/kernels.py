@@ -73,11 +73,11 @@ class Grid:
         return min(32, 1 << (self.rank - 1).bit_length())
 
     def residual_blocks(self, nonzeros: int) -> int:
-        """The number of blocks that share the nonzeros when they are compared with the model."""
+        """The number of blocks that share the nonzeros when the residual is computed."""
         return min(-(-nonzeros * self.lanes // THREADS), MOST_BLOCKS)
 
     def residual_parts(self, rows: int) -> int:
-        """The number of parts of the rows for a double-double Gram matrix; a thread sums each part."""
+        """The number of parts of the rows for a double-double Gram matrix; one thread sums each part."""
         return min(-(-rows // 64), max(1, MOST_BLOCKS // self.gram_elements))
 
 

@@ -55,13 +55,13 @@ class Model:
         self._normalise(mode, self._ones)
 
     def solve(self, mode: int) -> None:
-        """Replace the MTTKRP of a mode by the mode's new factor, and update its weights and Gram matrix."""
+        """Solve for the new factor of a mode, and update its weights and Gram matrix."""
         self._invert(mode)
         self._apply(mode)
         self._normalise(mode, self._scale)
 
     def fit(self, square: float) -> tuple[float, float]:
-        """The fit after the last mode's step, and the share ``left`` of its terms that remains; waits.
+        """The fit after the last mode's step, and the share ``left`` of its terms after cancellation; waits.
 
         ``square`` is the sum of the squares of the tensor's values. If the terms of ``‖X - model‖²`` have a
         relative error ``u``, their sum has the relative error ``u / left``.

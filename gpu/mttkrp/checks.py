@@ -20,7 +20,7 @@ from reference.types.libraries import read_sparse
 
 
 def check_tensor(tensor: Any) -> Any:
-    """Return a sparse tensor as `check_kind`; refuse one whose host arrays do not fit one another.
+    """Check a sparse tensor, and its host arrays, and return it as `check_kind` does.
 
     >>> from reference.types import Fibers
     >>> one_fiber = np.array([[0]], np.uint32), np.array([0, 2], np.uint32), np.array([1, 3], np.uint32)
@@ -37,14 +37,14 @@ def check_tensor(tensor: Any) -> Any:
 
 
 def check_arrays(tensor: Any) -> None:
-    """Refuse a tensor of a known kind whose host arrays do not fit one another."""
+    """Raise for a tensor of a known kind whose host arrays do not fit one another."""
     for part in tensor.parts or (tensor,):
         if not hasattr(part.values, "pointer") and not is_foreign(part.values):
             part.check_arrays()
 
 
 def check_kind(tensor: Any) -> Any:
-    """Return a sparse tensor with the fields of its format, or refuse it; no array of it is read.
+    """Return a sparse tensor with the fields of its format, or raise; does not read its arrays.
 
     A sparse tensor of another library is read into a Coo.
 
@@ -87,7 +87,7 @@ def check_rank(rank: Any, largest: int = MOST_PASSES * WARP) -> int:
 
 
 def check_dtype(dtype: Any, values: Any) -> np.dtype[Any]:
-    """Check that the factors' dtype is float32 or float64 and that of the tensor's values, and return it."""
+    """Check that factors have the tensor's dtype, float32 or float64, and return it."""
     known = np.dtype(dtype)
     if known.name not in ("float32", "float64") or known != np.dtype(values):
         raise DtypeError(

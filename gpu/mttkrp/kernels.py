@@ -51,21 +51,21 @@ class Setting:
     """
 
     device: Device
-    dtype: np.dtype[Any]  # of values, factors and result: float32 or float64
+    dtype: np.dtype[Any]  # dtype of values, factors and result: float32 or float64
     order: int
     rank: int
-    deterministic: bool = False  # partial sums of a row go to slots, to be added in a fixed order
-    vector: bool = True  # rows are read and written 16 bytes at a time: matrices start at multiples of 16
+    deterministic: bool = False  # whether partial sums of a row go to slots, which are added in a fixed order
+    vector: bool = True  # whether rows are accessed 16 bytes at a time: matrices start at multiples of 16
 
     @property
     def vec(self) -> int:
-        """Columns of a row that a lane reads at once."""
+        """The number of columns that a lane reads in one access."""
         whole = 16 // self.dtype.itemsize
         return whole if self.vector and self.rank % whole == 0 else 1
 
     @property
     def lanes(self) -> int:
-        """Lanes of a group, which shares a nonzero: enough for all columns, at most a warp."""
+        """The number of lanes that share a nonzero: enough for all columns, at most a warp."""
         return min(WARP, 1 << (self.rank // self.vec - 1).bit_length())
 
     @property
@@ -112,8 +112,9 @@ class Launch:
 
     kernel: Any
     plan: LaunchPlan
-    modes: tuple[int, ...]  # of the factors in ``Factors``, in its order
-    keep: tuple[Any, ...] = ()  # arrays, beside the tensor's own, whose addresses the plan's structures hold
+    modes: tuple[int, ...]  # mode of each factor in ``Factors``
+    # arrays, besides the tensor's own, whose addresses are in the plan's structures
+    keep: tuple[Any, ...] = ()
 
     def __call__(self, structures: Sequence[bytes], stream: Any = None) -> None:
         """Launch the kernel with the arguments that `structures` returned."""
@@ -133,7 +134,7 @@ class Work:
     launches: tuple[Launch, ...]
     # result row of each slot, -1 for slots never written; empty unless deterministic
     slot_rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    # result rows that the launches store, not add to: they need no zero fill
+    # result rows that the launches store instead of adding to: they need no zero fill
     stored: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, np.int64))
 
 

@@ -100,7 +100,7 @@ class Plan:
         dtype = check_dtype(dtype, parts[0].values.dtype)
         order = len(self.shape)
         self.setting = Setting(device, dtype, order, check_rank(rank), deterministic, vector)
-        self._keep = list(arrays_of(tuple(parts)))  # launches hold only their addresses
+        self._keep = list(arrays_of(tuple(parts)))  # the launches hold only addresses of these arrays
         self._works = [_work(part, self.mode, self.setting) for part in parts]
         self._clearing = clearing(self._works, self.shape[self.mode], self.setting)
         self._reduction: tuple[Launch, ...] = ()

@@ -30,7 +30,7 @@ class PreparedSparse(Prepared):
     PreparedSparse(Coo of shape (2, 3))
     """
 
-    tensor: Any  # any of `reference.types.SparseTensor`, on the device
+    tensor: Any  # a `reference.types.SparseTensor` on the device
     shape: tuple[int, ...]
     device: Device
     words: Any  # the values of the tensor, or of its first part
@@ -65,7 +65,7 @@ def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None =
     if scheme != "auto":
         tensor = _in_format(tensor, scheme)
     device = choose_device(device, *arrays_of(tensor))
-    if scheme == "auto":  # another format was built from a Coo, which was checked when it was made
+    if scheme == "auto":  # an explicit scheme is built from a Coo, which was checked when it was made
         check_arrays(tensor)
     placed = on_device(tensor, device)
     values = next(array for array in arrays_of(placed) if array.dtype.kind == "f")

@@ -1,4 +1,4 @@
-"""Launches around those of a format: zero fill of result rows, and reduction of slots in a fixed order."""
+"""Launches around those of a format: zeroing of result rows, and reduction of slots in a fixed order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reduction(slot_rows: npt.NDArray[np.int64], setting: Setting) -> tuple[Launc
 
 
 def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[Launch, ...]:
-    """The launch, if any, that zeroes the result rows which the launches of ``works`` do not store.
+    """The launch that zeroes the result rows that no launch of ``works`` stores; () if there are none.
 
     Rows are zeroed one by one if fewer than half need it, else all together.
 

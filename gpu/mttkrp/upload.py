@@ -93,7 +93,7 @@ def arrays_of(tensor: Any) -> Iterator[Any]:
 
 
 def _is_data(x: Any) -> bool:
-    """True if ``x`` is an array, of the host, a device or another library."""
+    """True if ``x`` is an array of the host, of a device, or of another library."""
     return isinstance(x, np.ndarray) or is_array(x) or is_foreign(x)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions, their gradients, and training of networks that a device does not hold (ooc_cuDNN)."""
+"""Out-of-core convolutions, gradients and training: data need not fit on the device (ooc_cuDNN)."""
 
 from gpu.device_tensor import DeviceTensor
 from gpu.outofcore.doors import conv2d, conv2d_backward_data, conv2d_backward_filter

@@ -50,8 +50,8 @@ def problem_of(
     count, of_filters, rows, columns = _four(filters, "the filters", layout)
     if not is_integer(groups) or groups < 1 or channels != groups * of_filters or count % groups:
         raise ShapeError(
-            f"{channels} channels of the images, {count} filters of {of_filters}, groups={groups!r}\n"
-            "filters have the channels of one group, and as many filters are in each group\n"
+            f"the images have {channels} channels, the {count} filters have {of_filters}, groups={groups!r}\n"
+            "a filter has the channels of one group, and groups must divide the number of filters\n"
             "check the layout, and the number of groups"
         )
     plane = conv_shape(
@@ -140,7 +140,7 @@ def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | No
 
 
 def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = None) -> None:
-    """Raise DtypeError for a dtype without tile routines, or another than that of the first operand.
+    """Raise DtypeError for a dtype without tile routines, or one that differs from the first operand's.
 
     A bfloat16 is recognised by its name: NumPy has none, but ml_dtypes and others have.
     """
@@ -152,9 +152,9 @@ def check_dtype(found: np.dtype[Any], name: str, dtype: np.dtype[Any] | None = N
 
 
 def _is_in_order(x: Array) -> bool:
-    """True if the last axis is contiguous, and each other one jumps over the one behind it."""
+    """True if the last axis is contiguous, and each other axis steps over the one behind it."""
     least = x.itemsize
-    if not x.size:  # NumPy gives it strides of 0
+    if not x.size:  # NumPy sets the strides of an empty array to 0
         return True
     for axis in reversed(range(x.ndim)):
         size, stride = x.shape[axis], x.strides[axis]

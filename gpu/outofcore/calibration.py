@@ -85,7 +85,7 @@ def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates
 
 
 def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
-    """The rates in a machine's file; those of copies and of this layer are measured if it lacks them."""
+    """The rates in a machine's file; missing rates of copies, or of this layer, are measured."""
     file = RatesFile(machine)
     kept = known = file.read()
     if known.links is None:
@@ -138,7 +138,7 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
             out(nbytes // 2, 1)
 
         def queued(copy: Callable[[int, int], None], count: int) -> None:
-            copy(half, 1)  # meanwhile the host queues the others
+            copy(half, 1)  # during this copy the host queues the others
             for _ in range(count):
                 copy(few, 1)
 
@@ -160,7 +160,7 @@ def _measured_links(machine: CudaMachine, nbytes: int) -> Links:
 
 @contextmanager
 def probing(machine: CudaMachine, arrays: Sequence[npt.NDArray[Any]] = ()) -> Generator[None]:
-    """Pin arrays for a block of measurements; at its end, wait for its work and free its memory."""
+    """Pin arrays for a block of measurements; at its end, wait for all work and free the block's memory."""
     with leaving_nothing(machine, arrays):
         try:
             yield
@@ -179,9 +179,9 @@ def _least(machine: CudaMachine, work: Callable[[], object]) -> float:
 
 
 def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tuple[float, float]:
-    """The fixed seconds of a routine, and its operations per second."""
+    """The fixed seconds of a routine, and its operations per second, as measured."""
     samples = [_timed(machine, problem, pieces) for pieces in _probes(problem, nbytes)]
-    if not samples:  # the planner will say what budget it needs
+    if not samples:  # the planner will raise an error with the budget that it needs
         return 0.0, 1.0
     (few, short), (many, long) = min(samples), max(samples)
     if many > few and long > short:
@@ -191,7 +191,7 @@ def _measured_routine(machine: CudaMachine, problem: Problem, nbytes: int) -> tu
 
 
 def _probes(problem: Problem, nbytes: int) -> Iterator[Pieces]:
-    """Yield pieces to time: one image, or a part that fits; a few, which transforms fill up; the most."""
+    """Yield pieces to time: one image or a part of it, a few images (which transforms need), and the most."""
     sizes = [1, problem.rows, problem.channels, problem.filters]
     for axis in (1, 3, 2):
         while not _fits(problem, Pieces(*sizes), nbytes) and sizes[axis] > 1:
@@ -220,7 +220,7 @@ def _buffers(problem: Problem, pieces: Pieces) -> Buffers:
 
 
 def _timed(machine: CudaMachine, problem: Problem, pieces: Pieces) -> tuple[float, float]:
-    """The operations of a routine on pieces of zeros, and its seconds."""
+    """The operations of a routine on pieces of zeros, and the seconds that they took."""
     buffers = _buffers(problem, pieces)
     with probing(machine):
         memory = machine.allocate(0, buffers.total)

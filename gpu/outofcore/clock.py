@@ -47,7 +47,7 @@ class Work:
 
     @property
     def next(self) -> float:
-        """The time at which its bytes begin to move, or have moved."""
+        """The time at which the operation's bytes begin to move, or have moved."""
         return self.since + self.moving / self.speed if self.speed else self.start + self.seconds
 
 
@@ -65,7 +65,7 @@ class Row:
 
 
 class ModelMachine:
-    """Streams that each run one operation after the other, at the model's rates, when `run` is called."""
+    """Streams that each run operations one after another at the model's rates, when `run` is called."""
 
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
@@ -129,7 +129,7 @@ class ModelMachine:
             self._share()
 
     def _begin(self, row: Row) -> None:
-        """Start the next operation of a stream, if nothing holds it back."""
+        """Start the next operation of a stream, if it does not wait for an event."""
         if row.running is None and row.queue and all(moment.done for moment in row.queue[0].after):
             row.running = row.queue.popleft()
             row.running.start = self._now

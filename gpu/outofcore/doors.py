@@ -1,4 +1,4 @@
-"""The public functions: a convolution and its gradients, in pieces that a device holds."""
+"""The public functions: a convolution and its gradients, in pieces that fit on a device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def conv2d(
     options: Options | None = None,
     statistics: Statistics | None = None,
 ) -> Any:
-    """Cross-correlate images with filters, piece by piece on a device that need not hold them.
+    """Cross-correlate images with filters, piece by piece; the data need not fit on the device.
 
     Pieces are of some images, output rows, channels and filters. Sums over channels that are cut go on in the
     device's memory. Other cuts do not change a bit of the result.
@@ -135,7 +135,7 @@ def conv2d_backward_data(
     options: Options | None = None,
     statistics: Statistics | None = None,
 ) -> Any:
-    """Compute the gradient of a loss by the images of `conv2d`, piece by piece.
+    """Compute the gradient of a loss with respect to the images of `conv2d`, piece by piece.
 
     Pieces are of some images, rows of the images, channels and filters; sums are over filters.
 
@@ -195,7 +195,7 @@ def conv2d_backward_filter(
     options: Options | None = None,
     statistics: Statistics | None = None,
 ) -> Any:
-    """Compute the gradient of a loss by the filters of `conv2d`, piece by piece.
+    """Compute the gradient of a loss with respect to the filters of `conv2d`, piece by piece.
 
     Pieces are of some images, output rows, channels and filters; sums are over images and rows, and stay on
     the device until they are complete.
@@ -252,7 +252,7 @@ def _computed(
     activation: Activation | None = None,
     pool: MaxPool | AveragePool | None = None,
 ) -> Any:
-    """Compute the result of checked operands, for shapes of images and filters; ``how`` goes to `called`."""
+    """Compute a result from checked operands, for shapes of images and filters; ``how`` goes to `called`."""
     problem = problem_of(
         routine,
         *shapes,

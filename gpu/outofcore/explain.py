@@ -40,7 +40,7 @@ def explain(
     dtype: npt.DTypeLike = np.float32,
     on_device: Collection[str] = (),
 ) -> Plan:
-    """Plan a call: its pieces, their buffers, the bytes that are copied, and the predicted timeline.
+    """Plan a call: its pieces, their buffers, the copied bytes, and the predicted timeline.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def explain(
 
 
 def _tensor(name: str, problem: Problem) -> str:
-    """The tensor that is an argument of a routine, or its result."""
+    """The tensor (x, w or y) behind the name of a routine's argument or result."""
     form = problem.form
     named = {"gradient" if one == "y" else one: one for one in form.operands}
     known = {**named, "out": problem.result, **({"bias": "bias"} if problem.has_bias else {})}

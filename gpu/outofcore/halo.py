@@ -1,4 +1,4 @@
-"""The rows of the image for some rows of the output, and the other way round."""
+"""The image rows that some output rows need, and the output rows that some image rows affect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def image_rows(plane: ConvShape, outputs: range) -> range:
 
 
 def image_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows]:
-    """The first row that these windows read, and the one behind the last; they may be outside the image."""
+    """The first image row that these windows read, and the one behind the last; both may be outside."""
     return start * plane.stride_h - plane.pad_top, (stop - 1) * plane.stride_h - plane.pad_top + span(plane)
 
 
@@ -41,7 +41,7 @@ def output_rows(plane: ConvShape, rows: range) -> range:
 
 
 def output_bounds(plane: ConvShape, start: Rows, stop: Rows) -> tuple[Rows, Rows]:
-    """The first output row that reads these rows, and the one behind the last; they may not exist."""
+    """The first output row that reads these rows, and the one behind the last; both may be outside."""
     first = -((span(plane) - 1 - start - plane.pad_top) // plane.stride_h)
     return first, (stop - 1 + plane.pad_top) // plane.stride_h + 1
 
@@ -57,6 +57,6 @@ def offset(plane: ConvShape, rows: range, outputs: range) -> int:
 
 
 def _clipped(start: int, end: int, size: int) -> range:
-    """The rows that exist; one if none does, as a piece is not empty."""
+    """The part of a range that is inside; if that is empty, one row, since a piece is not empty."""
     first = min(max(start, 0), size - 1)
     return range(first, max(min(end, size), first + 1))

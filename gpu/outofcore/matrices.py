@@ -1,4 +1,4 @@
-"""A piece of a tensor as matrices: what a machine copies.
+"""A piece of a tensor as matrices, the unit that a machine copies.
 
 A copy moves columns of contiguous elements that are equally far apart. So neighbouring axes are merged where
 they can be; the last one left is the rows, the one before the columns, and others are loops. A piece of
@@ -30,7 +30,7 @@ def view_of(array: Array, piece: Piece, layout: Layout) -> Array:
 
 
 def matrices_of(view: Array) -> Iterator[Array]:
-    """Column-major matrices that share a view's memory; their elements follow one another as in C order.
+    """Column-major matrices that share a view's memory and together have its elements in C order.
 
     >>> image = np.arange(24).reshape(2, 3, 4)
     >>> [matrix.shape for matrix in matrices_of(image[:, :2])]
@@ -47,7 +47,7 @@ def matrices_of(view: Array) -> Iterator[Array]:
 
 
 def tiles_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:
-    """The matrices of a part of a device's tensor as tiles; ``view`` is the same part of ``outline``."""
+    """A part of a device tensor as tiles; ``view`` is the same part of ``outline``."""
     start = x.offset - _address(outline)
     for matrix in matrices_of(view):
         rows, columns = matrix.shape
@@ -71,7 +71,7 @@ def _address(array: Array) -> int:
 
 
 def _merged(view: Array) -> list[tuple[int, int]]:
-    """Merge axes that follow one another in memory; sizes and strides of two or more, the last contiguous."""
+    """Merge axes that are contiguous with one another; return sizes and strides of at least two axes."""
     merged: list[tuple[int, int]] = []
     for size, stride in reversed([*zip(view.shape, view.strides, strict=True), (1, view.itemsize)]):
         if merged and (size == 1 or stride == merged[0][0] * merged[0][1]):

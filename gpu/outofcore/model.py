@@ -1,4 +1,4 @@
-"""The performance model: memory and time of a call, by the sizes of its pieces.
+"""The performance model: memory and time of a call as functions of its piece sizes.
 
 Source: ooc_cuDNN, sections 4.1 to 4.3.
 A piece that is still in a buffer is not copied again; the paper copies each one at each use. Copies in both
@@ -28,8 +28,8 @@ class Buffers:
 
     depth: int  # most buffers of each tensor, except resident filters
     counts: Mapping[Tensor, int]  # buffers; 0 for tensors whose pieces are used where they lie
-    nbytes: Mapping[Tensor, int]  # of a piece
-    bias: int  # bytes
+    nbytes: Mapping[Tensor, int]  # bytes of a piece of each tensor
+    bias: int  # bytes of the bias
     workspace: int = 0  # bytes for the routines
 
     @property
@@ -62,7 +62,7 @@ class Model:
     # ------------------------------------------------------------------------------------------ memory
 
     def buffers(self, budget: int, least: int = 1) -> Buffers | None:
-        """The most buffers that the budget holds; None if it does not hold ``least`` for each tensor."""
+        """The most buffers that fit in the budget; None if fewer than ``least`` per tensor fit."""
         for depth in range(self._options.depth, least - 1, -1):
             buffers = self.with_depth(depth)
             if buffers.total <= budget:
@@ -94,7 +94,7 @@ class Model:
         return Buffers(depth, counts, nbytes, bias, workspace)
 
     def is_in_place(self, tensor: Tensor) -> bool:
-        """True if pieces of a tensor on the device are read or written there; others go through a buffer.
+        """True if pieces of a device tensor are read or written in place, without a buffer.
 
         Engines of cuDNN allow gaps between the planes of images in NCHW, and no others. The kernel of bias
         and activation needs an output without gaps, and the padded copies for gradients of filters need whole
@@ -148,7 +148,7 @@ class Model:
     # -------------------------------------------------------------------------------------------- time
 
     def seconds(self, buffers: Buffers) -> float:
-        """The time of a call: the first step, its other terms, and the other steps at the slowest of three.
+        """The time of a call: its first step, its other terms, and other steps at the slowest stream's rate.
 
         A step is a piece of the output; the three are copies in, routines and copies out. With one buffer for
         each tensor only the copy of a result overlaps with that of the next operands.
@@ -169,8 +169,8 @@ class Model:
         if buffers.depth == 1:
             first += (terms - 1) * (into + compute)
             often = max((copies[tensor] for tensor in each), default=0.0)
-            before = into / often if often else 0.0  # a part of the terms, and nothing before the others
-            if self._problem.pool:  # only pooling waits for the copy of the result before
+            before = into / often if often else 0.0  # time of the copies before a step; some steps have none
+            if self._problem.pool:  # only pooling waits until the previous result is copied
                 pooled = max(terms * compute, out) + behind
                 step = [max(terms * (copy + compute), pooled) for copy in (before, 0.0)]
                 return first + (steps - 1) * (often * step[0] + (1 - often) * step[1])
@@ -191,7 +191,7 @@ class Model:
         return launches * self._rates.routine(operations / launches)
 
     def _moving(self, tensor: Tensor, buffers: Buffers) -> float:
-        """The time of a piece's copy within the device; 0 for pieces used in place and those of the host."""
+        """The time to copy a piece within the device; 0 for pieces used in place, and for host tensors."""
         is_moved = tensor in self._problem.on_device and buffers.counts[tensor] > 0
         return self._matrices(tensor) * self._rates.routine(0.0) if is_moved else 0.0
 
@@ -203,7 +203,7 @@ class Model:
 
     @property
     def _stepped(self) -> int:
-        """The filters of a group, if the routine computes them in steps; else 0."""
+        """The filters per group if the routine computes filters in steps; else 0."""
         groups = self._channels // self._inner
         return self._filters // groups if self._problem.routine == "conv2d" else 0
 
@@ -213,7 +213,7 @@ class Model:
         return nbytes, self._matrices(tensor), self._columns(tensor)
 
     def _has_some_channels(self, tensor: Tensor) -> bool:
-        """True if the channels of images, or those of filters, are cut."""
+        """True if pieces have only some of the channels of the images or filters."""
         if tensor == "w":
             return self._inner < self._problem.group_channels
         return self.counts["g"] * self.counts["c" if tensor == "x" else "f"] > 1
@@ -225,7 +225,7 @@ class Model:
         return self._heights[tensor] < (plane.height if tensor == "x" else plane.out_height)
 
     def _cuts_rows(self, tensor: Tensor) -> bool:
-        """True if some piece of x or y lacks rows: they are cut, or no window reads them."""
+        """True if a piece of x or y lacks rows: pieces are cut, or no window reads these rows."""
         plane, problem = self._problem.plane, self._problem
         x, y = rows_at(problem, range(problem.rows))
         is_whole = len(x) == plane.height if tensor == "x" else len(y) == plane.out_height
@@ -250,7 +250,7 @@ class Model:
         return self._images if self._has_some_channels(tensor) else 1
 
     def _copies(self, tensor: Tensor, buffers: Buffers) -> int:
-        """The number of copies of an operand's pieces: again in a loop around more of them than are kept.
+        """The number of copies of an operand's pieces; loops over more pieces than buffers copy them again.
 
         Half the buffers of images are for the next ones; filters are small, and one copy of each suffices.
         """

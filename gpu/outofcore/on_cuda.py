@@ -1,4 +1,4 @@
-"""Tile routines as calls of cuDNN: see `gpu.cuda_machine.layers`, which makes them.
+"""Tile routines as calls of cuDNN, made by `gpu.cuda_machine.layers`.
 
 Padding may differ above and below a piece, as its halo is inside or outside of the images. Some engines read
 it wrongly without saying so (cuDNN 9.19): so a copy of the images with zeros around them, in the workspace,
@@ -40,7 +40,7 @@ _ALIGNMENT = 16
 class Padded:
     """A zero-padded copy of a piece's images, in the workspace."""
 
-    view: View  # the copy
+    view: View  # the view of the copied pixels
     pixels: tuple[Axis, Axis]  # the copied pixels, down and across
     nbytes: int
 
@@ -52,7 +52,7 @@ class Call:
     convolution: Convolution
     start: int  # bytes from the images' first element to the first one under a window
     padded: Padded | None
-    is_partial: bool  # windows leave out rows or columns of the images
+    is_partial: bool  # whether windows leave out rows or columns of the images
 
 
 def queue_routine(queue: Queue, routine: TileRoutine) -> None:
@@ -78,7 +78,7 @@ def queue_routine(queue: Queue, routine: TileRoutine) -> None:
 
 
 def choose_engine(queue: Queue, routine: TileRoutine) -> None:
-    """Choose the engine of a routine, on the memory of its pieces: see `Layers.choose`."""
+    """Choose the engine of a routine, measured on the memory of its pieces: see `Layers.choose`."""
     call, workspace = call_of(routine), _workspace(queue, routine)
     if call is not None:
         if call.padded:
@@ -87,7 +87,7 @@ def choose_engine(queue: Queue, routine: TileRoutine) -> None:
 
 
 def call_of(routine: TileRoutine) -> Call | None:
-    """The call of cuDNN for a routine; None if no window covers a pixel, so that all sums are empty."""
+    """The cuDNN call of a routine; None if no window covers a pixel, so that all sums are empty."""
     dtype, tiles = routine.output.dtype, (*routine.operands, routine.output)
     return _call(
         routine.name,
@@ -118,7 +118,7 @@ def _call(
     columns: tuple[tuple[int, int], ...],
     alignments: tuple[int, ...],
 ) -> Call | None:
-    """Make the call for a kind of routines; cached, as a user's call has few kinds."""
+    """Make the call for routines of one kind; cached, since a user's call has few kinds."""
     views = {
         tensor: _view(shape, layout, between, alignment)
         for tensor, shape, between, alignment in zip(_NAMES[name], shapes, columns, alignments, strict=True)
@@ -155,7 +155,7 @@ def _call(
 
 
 def _padded(of: Convolution, axes: tuple[Axis, Axis], item: int, layout: Layout) -> Padded:
-    """The padded copy of images: windows begin at its first pixel and end at its last one."""
+    """The padded copy of images: windows begin at its first pixel and end at its last."""
     height, width = (
         (of.y.sizes[axis + 2] - 1) * of.stride[axis] + (of.w.sizes[axis + 2] - 1) * of.dilation[axis] + 1
         for axis in (0, 1)
@@ -233,12 +233,12 @@ def _images(routine: TileRoutine) -> tuple[tuple[int, ...], Tile]:
 
 
 def _columns(tile: Tile) -> tuple[int, int]:
-    """The elements of a column, and those from its start to the next; (0, 0) without gaps."""
+    """The number of elements of a column, and of those from one column to the next; (0, 0) without gaps."""
     return (tile.rows, tile.stride) if tile.columns > 1 and tile.stride > tile.rows else (0, 0)
 
 
 def _alignment(tile: Tile) -> int:
-    """The alignment of a tile's address in bytes: that of engines if it has it, else an element's size."""
+    """The alignment in bytes of a tile's address: the engines' if the address has it, else an element's."""
     address = getattr(tile.memory, "address", 0) + tile.offset
     return tile.dtype.itemsize if address % _ALIGNMENT else _ALIGNMENT
 
@@ -246,7 +246,7 @@ def _alignment(tile: Tile) -> int:
 def _view(
     shape: tuple[int, ...], layout: Layout, columns: tuple[int, int] = (0, 0), alignment: int = _ALIGNMENT
 ) -> View:
-    """A piece as (N, C, H, W); ``columns`` are their elements and stride, (0, 0) without gaps."""
+    """A piece as (N, C, H, W); ``columns`` are elements and stride of its columns, (0, 0) without gaps."""
     rows, apart = columns
     steps = [math.prod(shape[axis + 1 :]) for axis in range(4)]
     steps = [step // rows * apart if rows and step >= rows else step for step in steps]

@@ -27,13 +27,13 @@ class Window:
     likewise across, of its piece of the images, if that is inside.
     """
 
-    offset: tuple[int, int]  # padding before the piece; below 0 if windows start inside it
+    offset: tuple[int, int]  # padding above and left of the piece; negative if windows start inside the piece
     stride: tuple[int, int]
     dilation: tuple[int, int]
-    groups: int  # of the pieces
+    groups: int  # groups of the pieces
 
     def taps(self, image: Shape, filters: Shape, output: Shape) -> Iterator[tuple[int, int, Any, Any]]:
-        """Each tap's row and column, index of the pixels that it reads, and index of their outputs."""
+        """Yield each tap's row and column, an index of the pixels that it reads, and one of their outputs."""
         axes = [
             [self._along(axis, tap, image[axis - 2], output[axis - 2]) for tap in range(filters[axis - 2])]
             for axis in (0, 1)
@@ -61,7 +61,7 @@ def convolved(window: Window, x: Array, w: Array, shape: Shape) -> Array:
 
 
 def data_gradient(window: Window, dy: Array, w: Array, shape: Shape) -> Array:
-    """Compute a convolution's gradient by the images."""
+    """Compute a convolution's gradient with respect to the images."""
     dx, dy, w = np.zeros(_grouped(shape, window, 1)), _by_group(dy, window, 1), _by_group(w, window, 0)
     for r, s, pixels, outputs in window.taps(shape, w.shape, dy.shape):
         of_outputs = dy[outputs]
@@ -71,7 +71,7 @@ def data_gradient(window: Window, dy: Array, w: Array, shape: Shape) -> Array:
 
 
 def filter_gradient(window: Window, x: Array, dy: Array, shape: Shape) -> Array:
-    """Compute a convolution's gradient by the filters."""
+    """Compute a convolution's gradient with respect to the filters."""
     dw, x, dy = np.zeros(_grouped(shape, window, 0)), _by_group(x, window, 1), _by_group(dy, window, 1)
     for r, s, pixels, outputs in window.taps(x.shape, shape, dy.shape):
         read, of_outputs = x[pixels], dy[outputs]
@@ -100,7 +100,7 @@ SUMS: dict[str, Callable[[Window, Array, Array, Shape], Array]] = {
 
 
 def rounded_to_tf32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The nearest numbers of TF32, which has 10 bits behind the point; halves go away from zero.
+    """Round to TF32, which has 10 fraction bits, to nearest; halves are rounded away from zero.
 
     >>> rounded_to_tf32(np.array([1 + 2**-11, 1 + 2**-12, np.inf], np.float32)).tolist()
     [1.0009765625, 1.0, inf]
@@ -111,7 +111,7 @@ def rounded_to_tf32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _sigmoid(x: Array) -> Array:
-    """The logistic function, by that of the negative absolute value, which does not overflow."""
+    """The logistic function, computed from -|x| so that it does not overflow."""
     small = np.exp(-np.abs(x))
     return np.where(x < 0, small, 1.0) / (1 + small)
 

@@ -73,7 +73,10 @@ class Options:
         check_option("math", self.math, ("fp32", "tf32"), "how GPUs multiply float32")
         if self.workspace is not None and self.workspace < 0:
             raise SchemeError(
-                f"workspace is {self.workspace}\nit is a number of bytes\nleave it out, or give 0"
+                f"workspace is {self.workspace}\nit must be a number of bytes, 0 or more\n"
+                "leave it out, or give 0"
             )
         if not 1 <= self.depth <= DEEPEST:
-            raise SchemeError(f"depth is {self.depth}\nit is 1 to {DEEPEST}\nchoose one of them")
+            raise SchemeError(
+                f"depth is {self.depth}\nit must be 1 to {DEEPEST}\nchoose one of these numbers"
+            )

@@ -1,4 +1,4 @@
-"""The window of a piece as padding, of which there is never less than none, as cuDNN has it."""
+"""The window of a piece as padding of at least 0, as cuDNN requires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def axis_of(size: int, outputs: int, offset: int, stride: int, span: int) -> Axi
     """
     first, end = max(-offset, 0), (outputs - 1) * stride + span - offset
     behind = size - end
-    last = end if behind >= stride else size  # fewer would be in one more window
+    # with a whole stride behind the last window there would be one more window
+    last = end if behind >= stride else size
     if min(last, end) <= first:
         return None
     return Axis(first, last - first, max(offset, 0), max(-behind, 0))

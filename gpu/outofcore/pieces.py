@@ -43,9 +43,9 @@ class Piece:
     """A rectangular part of a tensor, by its ranges along the axes."""
 
     tensor: Tensor
-    first: range  # images; of w, filters
-    channels: range  # of w, the filters' channels
-    rows: range | None = None  # None, all of them, for w
+    first: range  # images; for w, filters
+    channels: range  # channels of the tensor; for w, the filters' channels
+    rows: range | None = None  # rows; None for w: all rows
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def tasks_of(problem: Problem, pieces: Pieces) -> Iterator[Task]:
 
 
 def piece_at(problem: Problem, tensor: Tensor, at: Mapping[str, range]) -> Piece:
-    """The piece of a tensor in one iteration of the loops."""
+    """The piece of a tensor in one iteration of the loops; ``at`` has the range of each axis."""
     groups = at["g"]
     channels = _in_block(at["c"], groups, problem.group_channels)
     filters = _in_block(at["f"], groups, problem.group_filters)
@@ -133,6 +133,6 @@ def rows_at(problem: Problem, rows: range) -> tuple[range, range]:
 
 
 def _in_block(part: range, groups: range, size: int) -> range:
-    """The channels or filters of a part of a block, cut at the end of its groups."""
+    """The channels or filters of a part of a block, which ends at the end of its groups."""
     start = groups.start * size
     return range(start + part.start, min(start + part.stop, groups.stop * size))

@@ -1,4 +1,4 @@
-"""The pipeline of a call: copies in, routines and copies out, each kind in a stream of its own.
+"""The pipeline of a call: copies in, routines and copies out, each in its own stream.
 
 Events order them: a routine waits for its pieces, a copy for the buffer that it fills.
 Source: ooc_cuDNN, section 3.2.
@@ -50,7 +50,7 @@ class Queues(Protocol):
         """Queue a tile routine."""
 
     def record(self, stream: Stream) -> Event:
-        """An event behind all work that the stream has now."""
+        """Record an event behind all work now in the stream."""
         ...
 
     def wait(self, stream: Stream, event: Event) -> None:
@@ -74,7 +74,7 @@ class Pipeline:
         self._machine, self._problem, self._memory = machine, problem, memory
         self._homes = {name: x for name, x in arrays.items() if isinstance(x, DeviceTensor)}
         self._arrays = {name: x.outline() if isinstance(x, DeviceTensor) else x for name, x in arrays.items()}
-        if problem.pool:  # of y there are only pieces
+        if problem.pool:  # the result y is never stored whole: only its pooled result is
             self._arrays["y"] = DeviceTensor(memory, problem.shape("y"), problem.dtype).outline()
         self._loads, self._computes, self._stores = (machine.stream(0) for _ in range(3))
         self._slots: dict[str, Slots] = {}
@@ -102,7 +102,7 @@ class Pipeline:
         yield self._machine.record(self._stores)
 
     def routines(self, tasks: Iterable[Task]) -> Iterator[TileRoutine]:
-        """The routines of the tasks; of those that differ only in their buffers, the first."""
+        """The routines of the tasks; one of each kind, where only buffers differ."""
         seen: set[object] = set()
         for task in tasks:
             for number, step in enumerate(task.steps):
@@ -116,7 +116,7 @@ class Pipeline:
     # ------------------------------------------------------------------------------------------- steps
 
     def _compute(self, task: Task, output: Slot | None, number: int, step: tuple[Piece, Piece]) -> Event:
-        """Queue one term of a piece of the output, with the copies that it needs; the event behind it."""
+        """Queue one term of an output piece, with the copies that it needs; return the event behind it."""
         slots = *(self._load(piece) for piece in step), output
         for slot in slots[:2]:
             self._wait(self._computes, slot and slot.filled)
@@ -137,7 +137,7 @@ class Pipeline:
         return slot
 
     def _pool(self, task: Task, pooled: Piece) -> Slot | None:
-        """Queue the pooling of a finished piece of the convolution; the buffer of its result."""
+        """Queue the pooling of a finished piece of the convolution; return the buffer of its result."""
         slot = self._emptied(pooled)
         for routine in self._pools(task, pooled, slot):
             self._machine.launch(self._computes, routine)
@@ -146,7 +146,7 @@ class Pipeline:
         return slot
 
     def _load(self, piece: Piece) -> Slot | None:
-        """The buffer that holds an operand's piece, filled if need be; None if the piece is read in place."""
+        """The buffer with an operand's piece, copied in if necessary; None if the piece is read in place."""
         slots = self._slots.get(piece.tensor)
         if slots is None:
             return None
@@ -154,7 +154,7 @@ class Pipeline:
         if slot is not None:
             return slot
         slot = slots.next(piece)
-        if piece.tensor in self._homes:  # what has used the buffer is in the same stream
+        if piece.tensor in self._homes:  # earlier uses of the buffer are in the same stream
             for home, tile in zip(self._home(piece), self._parts(piece, slot), strict=True):
                 self._machine.launch(self._computes, Move(home, tile))
             slot.filled = None
@@ -166,7 +166,7 @@ class Pipeline:
         return slot
 
     def _store(self, piece: Piece, slot: Slot | None) -> None:
-        """Queue the copy of a finished piece from its buffer to the result; nothing without a buffer."""
+        """Queue the copy of a finished piece from its buffer to the result; do nothing if it is in place."""
         if slot is None:
             return
         if piece.tensor in self._homes:
@@ -195,12 +195,12 @@ class Pipeline:
         return matrices_of(self._view(piece))
 
     def _home(self, piece: Piece) -> Iterator[Tile]:
-        """The matrices of a piece in its tensor on the device."""
+        """The matrices of a piece in its device tensor."""
         tensor = piece.tensor
         return tiles_of(self._homes[tensor], self._arrays[tensor], self._view(piece))
 
     def _parts(self, piece: Piece, slot: Slot) -> Iterator[Tile]:
-        """The matrices of a piece in its buffer, one behind the other."""
+        """The matrices of a piece in its buffer, one behind another."""
         start = slot.offset
         for matrix in self._matrices(piece):
             rows, columns = matrix.shape
@@ -208,14 +208,14 @@ class Pipeline:
             start += matrix.nbytes
 
     def _tiles(self, task: Task, slots: tuple[Slot | None, ...], number: int) -> tuple[Tile, ...]:
-        """The pieces of one term: in their buffers, or where they lie."""
+        """The pieces of one term as tiles: in their buffers, or in place."""
         return tuple(
             self._column(slot.offset, self._view(piece).size) if slot else next(self._home(piece))
             for piece, slot in zip((*task.steps[number], task.output), slots, strict=True)
         )
 
     def _view(self, piece: Piece) -> Array:
-        """The elements of a piece; those on the device have addresses, but cannot be read."""
+        """A piece as a view of its array; one of a device tensor has addresses, but must not be read."""
         return view_of(self._arrays[piece.tensor], piece, self._problem.layout)
 
     def _column(self, start: int, elements: int) -> Tile:
@@ -250,7 +250,7 @@ class Pipeline:
         )
 
     def _pools(self, task: Task, pooled: Piece, slot: Slot | None) -> Iterator[Pool]:
-        """The pooling of a piece, for all its images or for each."""
+        """Pooling routines of a piece: one for all its images, or one per image."""
         stage, source = self._problem.pool, self._slots["y"].find(task.output)
         assert stage is not None
         assert source is not None

@@ -1,4 +1,4 @@
-"""A plan: the pieces of a call, their buffers, and what the model predicts."""
+"""A plan: the pieces of a call, their buffers, and the predicted time."""
 
 from __future__ import annotations
 
@@ -141,9 +141,11 @@ def _plan_of(problem: Problem, pieces: Pieces | None, budget: int, rates: Rates,
 
     least = model(SMALLEST).with_depth(1).total
     if pieces is None:
-        # A descent would stop at the first pieces that fit: smaller ones are not faster until copies overlap.
+        # Steepest descent would stop at the first pieces that fit: smaller ones are faster only once copies
+        # overlap.
         pieces = found(2) if options.planner == "steepest" and options.depth > 1 else None
-        pieces = pieces or found(1) or SMALLEST  # a descent may end where all neighbours need as much
+        # the descent may end where all neighbours need as much memory
+        pieces = pieces or found(1) or SMALLEST
     buffers = model(pieces).buffers(budget)
     if buffers is None:
         needed = model(pieces).with_depth(1).total

@@ -34,7 +34,7 @@ def candidates(size: int) -> list[int]:
 
 
 def greedy(sizes: Pieces, key: Key) -> Pieces:
-    """Choose the best size of one axis after the other."""
+    """Choose the best size for one axis after another."""
     best = sizes
     for axis in SPLIT_FIRST:
         best = min((replace(best, **{axis: size}) for size in candidates(getattr(sizes, axis))), key=key)
@@ -42,7 +42,7 @@ def greedy(sizes: Pieces, key: Key) -> Pieces:
 
 
 def steepest(sizes: Pieces, key: Key) -> Pieces:
-    """Go from the whole problem to the best neighbour, as long as that is better."""
+    """Descend from the whole problem to the best neighbour, as long as that is better."""
     axes = [candidates(size) for size in astuple(sizes)]
     at = [0] * len(axes)
 

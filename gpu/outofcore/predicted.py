@@ -1,4 +1,4 @@
-"""The predicted timeline of a call: its pipeline on a machine that only adds up the model's times."""
+"""The predicted timeline of a call: its pipeline on a machine that only adds up predicted times."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def predict(problem: Problem, tasks: Iterator[Task], buffers: Buffers, rates: Ra
 
 
 def addresses(shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT) -> Array:
-    """An array without memory, of which only shapes and strides may be used."""
+    """An array of addresses without memory; only its shape and strides may be used."""
     strides = [dtype.itemsize]
     for size in reversed(shape[1:]):
         strides.insert(0, strides[0] * size)

@@ -1,4 +1,4 @@
-"""A convolution or one of its gradients: sizes, and the axes that pieces are cut along.
+"""A convolution or one of its gradients: sizes, and the axes along which pieces are cut.
 
 Five loops go over pieces: images (n), blocks of groups (g), channels c_X (c), filters c_Y (f) and rows (h).
 Rows are those of the result y, of the gradient of data those of x, with pooling those of its result z. Each
@@ -32,12 +32,12 @@ AXES: dict[Tensor, str] = {"x": "ngch", "w": "gfc", "y": "ngfh", "z": "ngfh"}
 
 @dataclass(frozen=True)
 class Form:
-    """The operands and the output of a routine, and its loops over pieces, from the outermost on."""
+    """The operands and the output of a routine, and its loops over pieces, outermost first."""
 
     operands: tuple[Tensor, Tensor]
     output: Tensor
-    outer: str  # over pieces of the output
-    inner: str  # over the terms of their sums
+    outer: str  # the order of the loops over pieces of the output
+    inner: str  # the order of the loops over the terms of an output piece's sums
 
 
 FORMS = {
@@ -61,12 +61,12 @@ class Problem:
     plane: ConvShape  # the convolution of one image of one channel
     has_bias: bool = False
     activation: Activation | None = None
-    dtype: np.dtype[Any] = FLOAT  # float32, float16 or bfloat16, of all arrays
-    tf32: bool = False  # operands of float32 may be rounded to TF32
-    workspace: int | None = 0  # bytes beside the pieces; None: as GPUs need, see `workspace_of`
-    transforms: bool = False  # Winograd's and Fourier transforms are allowed on GPUs
-    on_device: frozenset[str] = frozenset()  # names of tensors, and "bias", that lie on the device
-    pool: Stage | None = None  # the pooling of y, whose result is z
+    dtype: np.dtype[Any] = FLOAT  # dtype of all arrays: float32, float16 or bfloat16
+    tf32: bool = False  # whether float32 operands may be rounded to TF32
+    workspace: int | None = 0  # bytes besides the pieces; None: the bytes that GPUs need, see `workspace_of`
+    transforms: bool = False  # whether GPUs may use Winograd's and Fourier transforms
+    on_device: frozenset[str] = frozenset()  # names of tensors, or "bias", that the caller has on the device
+    pool: Stage | None = None  # the pooling of y to z; None without pooling
 
     @property
     def form(self) -> Form:

@@ -50,7 +50,7 @@ class Rates:
     filters_step: int = 1
 
     def into(self, nbytes: float, copies: float = 1, columns: float = 0) -> float:
-        """The seconds of copies to the device, in ``columns`` in all.
+        """The seconds of copies to the device, of ``columns`` columns altogether.
 
         Examples
         --------
@@ -60,7 +60,7 @@ class Rates:
         return copies * self.in_seconds + columns * self.column_seconds + nbytes / self.in_bytes_per_second
 
     def out(self, nbytes: float, copies: float = 1, columns: float = 0) -> float:
-        """The seconds of copies to the host, in ``columns`` in all.
+        """The seconds of copies to the host, of ``columns`` columns altogether.
 
         Examples
         --------
@@ -71,7 +71,7 @@ class Rates:
 
     @property
     def slowdowns(self) -> tuple[float, float]:
-        """Factors by which copies to the device, and to the host, slow down while others move the other way.
+        """Factors by which copies to the device, and to the host, slow down while both directions are busy.
 
         Examples
         --------
@@ -82,7 +82,7 @@ class Rates:
         return max(1.0, self.in_bytes_per_second / half), max(1.0, self.out_bytes_per_second / half)
 
     def together(self, into: float, out: float) -> float:
-        """The seconds of copies to the device and to the host at once, which take these seconds alone.
+        """The seconds of simultaneous copies to the device and to the host, which take these seconds alone.
 
         Examples
         --------
@@ -96,7 +96,7 @@ class Rates:
         return longer + shorter * slower * (1 - 1 / also)
 
     def of(self, kind: str) -> tuple[float, float]:
-        """The seconds of a routine beside its operations, and operations per second; here of each kind.
+        """The fixed seconds of a routine, and its operations per second; here the same for every kind.
 
         Examples
         --------
@@ -107,7 +107,7 @@ class Rates:
         return self.launch_seconds, self.operations_per_second
 
     def routine(self, operations: float, filters: int = 0, kind: str = "") -> float:
-        """The seconds of a routine; with ``filters``, of a `conv2d` with that many in a group.
+        """The seconds of a routine; ``filters`` is the number per group of a `conv2d`.
 
         Examples
         --------
@@ -122,7 +122,7 @@ class Rates:
 
 
 def rates_of(machine: Machine, dtype: np.dtype[Any] = FLOAT) -> Rates:
-    """The rates of a machine's first device, from its topology, which simulated machines have."""
+    """The rates of a machine's first device, from its topology; GPUs do not have a topology."""
     topology: Any = getattr(machine, "topology", None)
     if topology is None:
         raise LaunchError(
@@ -136,7 +136,7 @@ def rates_of(machine: Machine, dtype: np.dtype[Any] = FLOAT) -> Rates:
         in_alone,
         out.latency_seconds,
         out_alone,
-        gpu.routine_seconds(0.0, dtype.name),  # refuses a device without a rate for it
+        gpu.routine_seconds(0.0, dtype.name),  # raises for a device without a rate for this dtype
         gpu.rates[dtype.name],
         both,
         filters_step=gpu.filters_step,

@@ -45,7 +45,7 @@ class RatesFile:
         self.path = cache_folder("rates") / f"{name}-{ordinal}.json"
 
     def read(self) -> Known:
-        """The rates in the file; none, with a warning, if it is damaged or another machine's."""
+        """Read the rates; empty, with a warning, if the file is damaged or of another machine."""
         try:
             text = self.path.read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -76,7 +76,7 @@ class RatesFile:
 
 
 def _known(found: dict[str, Any]) -> Known:
-    """The rates of a file; ValueError for anything that is not one."""
+    """The rates in a file's JSON; ValueError for invalid JSON."""
     links = found["links"]
     routines = {str(key): _numbers(pair, 2) for key, pair in found["routines"].items()}
     return Known(
@@ -88,7 +88,7 @@ def _numbers(given: Any, count: int) -> tuple[float, ...]:
     """Check ``count`` finite numbers of at least 0, in pairs of seconds and rates; rates must be above 0."""
     numbers = tuple(float(number) for number in given)
     if len(numbers) != count or not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise ValueError(f"{given} are not {count} rates")
+        raise ValueError(f"{given} are not {count} finite numbers of at least 0")
     if not all(numbers[1::2][: count // 2 - (count == _LINKS)]):
         raise ValueError(f"{given}: a rate is 0")
     return numbers

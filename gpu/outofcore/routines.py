@@ -1,4 +1,4 @@
-"""The tile routine: what a device computes on the pieces of one term."""
+"""The tile routine: the computation of a device on the pieces of one term."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class TileRoutine:
-    """A convolution, or one of its gradients, of pieces: a `gpu.machine.Routine`.
+    """A convolution of pieces, or one of its gradients: a `gpu.machine.Routine`.
 
     Each piece is a matrix whose columns have its elements in C order. Bias and activation follow the last
     term.
     """
 
-    name: str  # of the call's routine
+    name: str  # name of the call's routine
     window: Window
     layout: Layout
     operands: tuple[Tile, Tile]
     output: Tile
-    shapes: tuple[Shape, Shape, Shape]  # of the operands and of the output, in the layout
-    updates: bool  # the output holds the sum of earlier terms
+    shapes: tuple[Shape, Shape, Shape]  # shapes of the operands and of the output, in the layout
+    updates: bool  # whether the output holds the sum of earlier terms
     bias: Tile | None
     activation: Activation | None
     operations: float
-    tf32: bool = False  # operands of float32 may be rounded to TF32
-    workspace: Tile | None = None  # for the computation, which GPUs use
-    transforms: bool = False  # Winograd's and Fourier transforms are allowed on GPUs
+    tf32: bool = False  # whether float32 operands may be rounded to TF32
+    workspace: Tile | None = None  # workspace of the computation on GPUs
+    transforms: bool = False  # whether GPUs may use Winograd's and Fourier transforms
 
     @property
     def filters(self) -> int:
@@ -63,11 +63,11 @@ class TileRoutine:
         queue_routine(queue, self)
 
     def prepare_on(self, queue: Queue) -> None:
-        """Choose the engine of cuDNN, by the time that it takes on these pieces."""
+        """Choose cuDNN's engine by its measured time on these pieces."""
         choose_engine(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute it with NumPy: all sums in double precision and in one order, rounded once."""
+        """Compute the routine with NumPy: all sums in double precision and in a fixed order, rounded once."""
         *operands, output = (
             _channels_second(array.T.reshape(shape), self.layout)
             for array, shape in zip((*reads[:2], writes[0]), self.shapes, strict=True)
@@ -80,7 +80,7 @@ class TileRoutine:
             found += output.astype(np.float64)
         if self.bias:
             found += reads[2].reshape(-1, 1, 1).astype(np.float64)
-        with np.errstate(over="ignore"):  # beyond the largest number is infinity, as on GPUs
+        with np.errstate(over="ignore"):  # an overflow gives infinity, as on GPUs
             found = ACTIVATE[self.activation](found) if self.activation else found
             written = writes[0].T
             written[...] = _channels_of(found, self.layout).reshape(written.shape)
@@ -88,7 +88,7 @@ class TileRoutine:
 
 @dataclass(frozen=True)
 class Move:
-    """A copy within the device, of a piece that a routine cannot take where it lies; tiles have one shape."""
+    """A copy within the device of a piece that a routine cannot read in place; both tiles have one shape."""
 
     source: Tile
     target: Tile

@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 
 @contextmanager
 def machine_for(device: Machine | None, call: str) -> Generator[Machine]:
-    """The machine of a call: by default all GPUs of the computer, which one call at a time uses."""
+    """The machine of a call, by default of all GPUs, which one call at a time may use."""
     if device is not None:
         check_machine(device)
         yield device
@@ -41,7 +41,7 @@ def machine_for(device: Machine | None, call: str) -> Generator[Machine]:
 
 
 def machine_of(device: Machine | None, call: str) -> Machine:
-    """The machine of an object that keeps memory between calls: by default its own of all GPUs."""
+    """The machine of an object that keeps memory between calls; by default its own machine of all GPUs."""
     if device is None:
         return _gpus(call, CudaMachine)
     check_machine(device)
@@ -49,7 +49,7 @@ def machine_of(device: Machine | None, call: str) -> Machine:
 
 
 def _gpus(call: str, make: Callable[[], CudaMachine]) -> CudaMachine:
-    """All GPUs of the computer; NoGpuError if none can be used."""
+    """A machine of all GPUs; NoGpuError if none can be used."""
     try:
         return make()
     except (MissingExtraError, NoGpuError) as error:
@@ -66,7 +66,7 @@ def called(
     statistics: Statistics | None,
     *how: Any,
 ) -> None:
-    """Plan a call for its arrays, on host or device, and compute it; ``how`` goes to `planned`."""
+    """Plan a call for its arrays, on host or device, and run it; ``how`` is passed to `planned`."""
     if not problem.batch:
         _without_images(problem, arrays, statistics)
         return
@@ -77,7 +77,7 @@ def called(
 def _without_images(
     problem: Problem, arrays: Mapping[str, Array | DeviceTensor], statistics: Statistics | None
 ) -> None:
-    """Write the result of an empty batch, without elements or 0; ShapeError if it lies on a device."""
+    """The result of an empty batch, empty or zeros; ShapeError if it would have to be on a device."""
     result = arrays[problem.result]
     if isinstance(result, np.ndarray):
         result[...] = 0
@@ -134,7 +134,8 @@ def compute(
     with leaving_nothing(machine, [x for x in arrays.values() if not isinstance(x, DeviceTensor)]):
         memory = machine.allocate(0, total) if total else Slab(0)
         pipeline = Pipeline(machine, plan.problem, plan.buffers, memory, arrays)
-        if isinstance(machine, CudaMachine):  # kinds do not tell where on the device a piece begins
+        # the kind of a piece does not include where it begins on the device
+        if isinstance(machine, CudaMachine):
             machine.prepare(0, pipeline.routines(plan.tasks() if plan.problem.on_device else plan.kinds))
         machine.run([pipeline.work(plan.tasks())])
     if statistics is not None:

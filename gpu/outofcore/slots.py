@@ -14,8 +14,8 @@ class Slot:
     """A device buffer for one piece of a tensor."""
 
     offset: int  # bytes from the start of the call's memory
-    filled: Event | None = None  # the copy into it
-    used: Event | None = None  # the last operation queued on it; the next fill waits for it
+    filled: Event | None = None  # the copy that fills the slot
+    used: Event | None = None  # the last operation queued on the slot; the next copy waits for it
 
 
 class Slots:
@@ -38,7 +38,7 @@ class Slots:
         return self._empty[-1]
 
     def find(self, piece: Piece) -> Slot | None:
-        """The buffer that holds a piece, if one does; it is then the most recently used one."""
+        """The buffer that holds a piece, made the most recently used one; None if there is none."""
         if piece not in self._held:
             return None
         self._held.move_to_end(piece)

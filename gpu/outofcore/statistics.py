@@ -1,4 +1,4 @@
-"""Statistics of a call, beside the model's predictions."""
+"""Measured statistics of a call, to compare with the predicted ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Number = TypeVar("Number", int, float)
 
 
 class _Lazy(Generic[Number]):
-    """A field that may be set to a function, which is called when the field is read."""
+    """A field that may be set to a function, which is evaluated when the field is read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = "_" + name
 
     def __get__(self, statistics: object, owner: type) -> Number:
-        if statistics is None:  # a dataclass asks for the default
+        if statistics is None:  # dataclasses look the default up as None
             return cast("Number", 0)
         value: Number | Callable[[], Number] = vars(statistics)[self._name]
         return value() if callable(value) else value

@@ -1,4 +1,4 @@
-"""The memory that tile routines of GPUs need beside their pieces."""
+"""The device memory that tile routines on GPUs need besides their pieces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = 1 << 14
 def workspace_of(
     problem: Problem, nbytes: Mapping[Tensor, int], planes: int, rows: int | None, images: int = IMAGES
 ) -> int:
-    """The bytes of the workspace, unless the problem says how many.
+    """The bytes of the workspace, computed unless the problem sets them.
 
     It holds a piece of each tensor in the other layout, into which cuDNN converts them for most engines,
     except those for float32 without TF32 in NCHW; a piece of each tensor behind transforms, if they are
@@ -46,7 +46,7 @@ def aligned(nbytes: int) -> int:
 
 
 def _transformed(problem: Problem, nbytes: Mapping[Tensor, int], images: int) -> int:
-    """The bytes of a piece of each tensor behind Winograd's transforms, or Fourier's of larger filters.
+    """The bytes of one piece of each tensor after Winograd's transforms, or Fourier's for larger filters.
 
     Tiles overlap by the rows of the filters less 1, and may reach beyond the edges. Winograd's transforms
     fill up the images of a piece; fewer than half of them go to other engines, which are as fast.
@@ -82,7 +82,7 @@ def _padded(problem: Problem, planes: int, rows: int | None) -> int:
 
 
 def _is_unequal(problem: Problem) -> bool:
-    """True if the padding of whole images is not the same on opposite sides."""
+    """True if the padding of whole images differs between opposite sides."""
     plane = problem.plane
     strides, dilations = (plane.stride_h, plane.stride_w), (plane.dilation_h, plane.dilation_w)
     axes = axes_of(

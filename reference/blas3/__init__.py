@@ -1,4 +1,4 @@
-"""Level-3 BLAS by definition, in extended precision, and how far a result may be from it."""
+"""Level-3 BLAS by definition, in extended precision, with bounds on the rounding errors of other results."""
 
 from reference.blas3 import products, triangular
 from reference.blas3.arguments import Diag, Side, Trans, Uplo

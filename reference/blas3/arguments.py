@@ -38,25 +38,25 @@ _FLAGS = {
 
 
 def check_flags(**flags: str) -> None:
-    """Raise SchemeError for a flag that has none of its values."""
+    """Raise SchemeError for a flag whose letter is unknown."""
     for name, value in flags.items():
         known, reason = _FLAGS[name]
         check_option(name, value, known, reason)
 
 
 def matrices(**given: Any) -> list[Matrix]:
-    """Arrays of matrices of one dtype; None stays away. Raise ShapeError or DtypeError with the name."""
-    found = {name: as_array(x, name, "a matrix") for name, x in given.items() if x is not None}
-    for name, x in found.items():
+    """Convert matrices to arrays of one dtype, keeping None; raise ShapeError or DtypeError with the name."""
+    arrays = {name: as_array(x, name, "a matrix") for name, x in given.items() if x is not None}
+    for name, x in arrays.items():
         if x.ndim != 2:
             raise ShapeError(f"{name} has shape {x.shape}: give a matrix")
         if x.dtype not in DTYPES:
             raise DtypeError(f"{name} is of {x.dtype}: give float32, float64, complex64 or complex128")
-    dtypes = {name: x.dtype for name, x in found.items()}
+    dtypes = {name: x.dtype for name, x in arrays.items()}
     if len(set(dtypes.values())) > 1:
         shown = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise DtypeError(f"the dtypes differ: {shown}; convert all to one")
-    return [*found.values()]
+    return [*arrays.values()]
 
 
 def wide(x: Any, like: Matrix) -> Matrix:
@@ -65,7 +65,7 @@ def wide(x: Any, like: Matrix) -> Matrix:
 
 
 def scaled(number: complex, x: Matrix) -> Matrix:
-    """A multiple of a matrix in extended precision; a real number multiplies the two parts one by one."""
+    """Scale a matrix in extended precision; a real number scales real and imaginary parts separately."""
     if x.dtype.kind != "c" or complex(number).imag:
         return wide(number, x) * x
     parts = np.stack([np.real(x), np.imag(x)]) * np.longdouble(complex(number).real)
@@ -78,7 +78,7 @@ def op(x: Matrix, trans: Trans) -> Matrix:
 
 
 def shape_of(shape: tuple[int, ...], trans: Trans) -> tuple[int, ...]:
-    """The shape of op(X), for X of a shape: swapped if transposed."""
+    """The shape of op(X) for an X of this shape: swapped if transposed."""
     return shape if trans == "N" else shape[::-1]
 
 
@@ -90,7 +90,7 @@ def square(a: Matrix, name: str = "a") -> int:
 
 
 def symmetric(a: Matrix, uplo: Uplo, *, hermitian: bool = False) -> Matrix:
-    """The matrix of which only one triangle is stored; a Hermitian one's diagonal is real."""
+    """The symmetric matrix from its stored triangle; a Hermitian matrix gets a real diagonal."""
     strict = np.triu(a, 1) if uplo == "U" else np.tril(a, -1)
     diagonal = np.diagonal(a)
     mirrored = strict.conj().T if hermitian else strict.T
@@ -98,7 +98,7 @@ def symmetric(a: Matrix, uplo: Uplo, *, hermitian: bool = False) -> Matrix:
 
 
 def triangle(a: Matrix, uplo: Uplo, diag: Diag) -> Matrix:
-    """The triangular matrix: the other triangle is zeros, and with diag="U" the diagonal ones."""
+    """The triangular matrix: zeros in the other triangle and, with diag="U", ones on the diagonal."""
     kept = np.triu(a, 1) if uplo == "U" else np.tril(a, -1)
     return kept + np.diag(np.ones(len(a), a.dtype) if diag == "U" else np.diagonal(a))
 

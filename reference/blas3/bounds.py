@@ -1,4 +1,4 @@
-"""How far results of level-3 BLAS may be from the definition.
+"""Bounds on the rounding errors of level-3 BLAS, against the definition.
 
 A product whose terms are added in any order, with or without fused multiply-adds, is within γ_n times the sum
 of the terms' absolute values. A solution is judged by its residual: substitution in any order solves a system
@@ -28,11 +28,11 @@ ROUTINES: dict[str, Callable[..., Matrix]] = {}
 
 @dataclass(frozen=True)
 class Bounded:
-    """A decorator that registers a definition in `ROUTINES`, with what bounds the errors of a result."""
+    """A decorator that registers a definition in `ROUTINES`, with the terms that bound a result's errors."""
 
-    products: int = 0  # an element sums the terms of so many along K; with 0, as many terms as A is wide
-    like: str = ""  # gives the terms' sizes from absolute values; by default the same routine
-    triangle: bool = False  # whether one triangle is computed, and the other one is C's, to the bit
+    products: int = 0  # terms that one element of the result sums along K; 0: as many as op(A) has columns
+    like: str = ""  # the routine that sums the terms' absolute values; "": the routine itself
+    triangle: bool = False  # whether one triangle is computed, and the other keeps C's bits
     real_diagonal: str = ""  # the matrix whose diagonal is real
     solves: bool = False  # whether a result is judged by its residual
 
@@ -46,7 +46,7 @@ _BOUNDS: dict[str, Bounded] = {}
 
 
 def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any, **flags: Any) -> float:
-    """Compute the largest error of a result, in units of what its routine may be off: right up to 1.
+    """Compute the largest error of a result in units of its bound: the result is right up to 1.
 
     Parameters
     ----------
@@ -85,7 +85,8 @@ def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any
     arguments = signature(ROUTINES[routine]).bind(alpha, *operands, **flags).arguments
     sizes = {name: _size(value, name == of.real_diagonal) for name, value in arguments.items()}
     terms = ROUTINES[of.like or routine](**sizes).astype(np.longdouble) * (1 + 2.0**-50)
-    bound = _gamma(of, arguments, given.dtype) * terms  # a bound of 0 stands for an exact 0: no underflow
+    # a bound of 0 means that the result is an exact 0, which cannot underflow
+    bound = _gamma(of, arguments, given.dtype) * terms
     error = np.abs(wide(given, given) - wide(definition, given))
     if of.triangle:
         stored = is_stored(len(given), flags.get("uplo", "U"))
@@ -96,7 +97,7 @@ def error_of(routine: str, result: npt.ArrayLike, alpha: complex, *operands: Any
 
 
 def _residual(solution: Matrix, alpha: complex, a: Any, b: Any, **flags: Any) -> float:
-    """The error of a solution: what it misses of α B."""
+    """The error of a solution X in units of its bound, by the residual op(A) X - alpha B."""
     a, b = matrices(a=a, b=b)
     side = flags.get("side", "L")
     factor = op(triangle(wide(a, a), flags.get("uplo", "U"), flags.get("diag", "N")), flags.get("trans", "N"))
@@ -124,7 +125,7 @@ def _gamma(of: Bounded, arguments: dict[str, Any], dtype: Any) -> float:
     shape = np.shape(arguments["a"])
     transposed = arguments.get("trans_a", arguments.get("trans", "N")) != "N"
     terms = of.products * shape[0 if transposed else 1] if of.products else shape[0]
-    # and: alpha, beta's product, its sum, the last rounding; more for complex ones
+    # more roundings: alpha, beta * C, their sum, the result; complex operations round more often
     return _gamma_of(terms + 4 + 3 * (np.dtype(dtype).kind == "c"), dtype)
 
 

@@ -417,7 +417,7 @@ def _rank_k(
         product = first + op(first, turned)
     order = len(product)
     before = rest[0] if rest else np.zeros((order, order), a.dtype)
-    if hermitian:  # its diagonal is real
+    if hermitian:  # the diagonal of a Hermitian matrix is real
         before = before.copy()
         np.fill_diagonal(before, np.real(np.diagonal(before)))
     after = _plus(product, beta, [before] if rest else [], product.shape, a)

@@ -136,7 +136,7 @@ def _ready(a: Any, b: Any, side: Side, uplo: Uplo, trans: Trans, diag: Diag) -> 
 
 
 def _substituted(factor: Matrix, right: Matrix) -> Matrix:
-    """The solution with a triangular matrix, row by row from the one with a single term."""
+    """Solve a triangular system row by row, beginning with the row that has one unknown."""
     is_upper = not np.tril(factor, -1).any()
     solved = np.zeros_like(right)
     order = range(len(factor) - 1, -1, -1) if is_upper else range(len(factor))

@@ -1,4 +1,4 @@
-"""Binarized networks as plain data, and their answers in exact integers."""
+"""Binarized networks as plain data, and their inference in exact integers."""
 
 from reference.bnn.ensembles import run_ensemble
 from reference.bnn.files import load, save

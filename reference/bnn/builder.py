@@ -1,4 +1,4 @@
-"""Layers one after the other, with parameters from a source, and what random images make of them.
+"""A builder of networks, layer by layer: a source gives the parameters and estimates moments.
 
 Each value carries an estimate of its mean in each channel and of its variance. A source of random parameters
 sets its batch normalisations by it, as training would: no layer's bits are all equal.
@@ -63,7 +63,7 @@ class Builder:
         self.layers: list[Layer] = []
 
     def conv(self, filters: int, size: int, stride: int = 1) -> None:
-        """A convolution padded with half a filter on each side, as both programs of the papers have it."""
+        """Add a convolution padded with half a filter on each side, as in the programs of both papers."""
         height, width, channels = self.shape
         weights = self.source.weights(size, size, channels, filters)
         pad = size // 2

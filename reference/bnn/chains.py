@@ -30,7 +30,7 @@ _LARGEST = 2**30
 
 @dataclass(frozen=True)
 class Normalise:
-    """``gamma * (x - mean) / sqrt(square) + beta``; one number for each channel, ``square`` > 0."""
+    """Per channel ``gamma * (x - mean) / sqrt(square) + beta``; ``square`` > 0 is variance plus epsilon."""
 
     gamma: Numbers
     beta: Numbers
@@ -92,9 +92,9 @@ def chain_thresholds(steps: Sequence[Step], channels: int) -> IntegerThresholds:
 
 def _rule(steps: Sequence[Step], j: int) -> tuple[int, bool]:
     for bits in _BITS:
-        found = _rule_with(steps, j, bits)
-        if found is not None:
-            return found
+        rule = _rule_with(steps, j, bits)
+        if rule is not None:
+            return rule
     raise RangeError(
         f"channel {j}: {_BITS[-1]} binary digits do not decide which integers a chain of normalisations "
         "takes to 0 and above\nmerge the normalisations into one"
@@ -102,9 +102,9 @@ def _rule(steps: Sequence[Step], j: int) -> tuple[int, bool]:
 
 
 def _rule_with(steps: Sequence[Step], j: int, bits: int) -> tuple[int, bool] | None:
-    """The rule of a channel; None if roots of so many digits do not decide it."""
+    """The rule of a channel; None if square roots with this many digits do not decide it."""
     bound: Interval = (Fraction(0), Fraction(0))
-    up = True  # the condition is "at least the bound", else "at most"
+    up = True  # True: the condition is "at least the bound"; False: "at most the bound"
     for step in reversed(steps):
         if isinstance(step, Clamp):
             always = _met_by_limits(step, bound, up)
@@ -122,7 +122,7 @@ def _rule_with(steps: Sequence[Step], j: int, bits: int) -> tuple[int, bool] | N
 
 
 def _met_by_limits(clamp: Clamp, bound: Interval, up: bool) -> str | None:
-    """Return "always", "never" or "no" (neither), as a clamp's limits meet a bound; None if undecided."""
+    """Whether a clamp's limits meet a bound: "always", "never", "no" (the input decides), None (unknown)."""
     near, far = (clamp.low, clamp.high) if up else (clamp.high, clamp.low)
     sign = 1 if up else -1
     sides = [None if limit is None else _side(limit, bound) for limit in (near, far)]
@@ -135,7 +135,7 @@ def _met_by_limits(clamp: Clamp, bound: Interval, up: bool) -> str | None:
 
 
 def _side(number: Fraction, bound: Interval) -> int | None:
-    """The sign of ``number - bound``; None where the interval does not decide it."""
+    """The sign of ``number - bound``; None if the bound's interval contains the number."""
     low, high = (((number > end) - (number < end)) for end in bound)
     return low if low == high else None
 
@@ -151,7 +151,7 @@ def _within_int32(t: int, flip: bool) -> tuple[int, bool]:
 
 
 def _root(square: Fraction, bits: int) -> Interval:
-    """An interval that holds √square; a point where that is rational."""
+    """An interval that contains √square; a single point if the root is rational."""
     n, d = square.numerator, square.denominator
     whole = math.isqrt(n), math.isqrt(d)
     if whole[0] ** 2 == n and whole[1] ** 2 == d:
@@ -227,20 +227,20 @@ def fixed_point(
     if exact:
         numbers = [number for group in groups for line in group for number in line[:2]]
         unit = _divisor([*numbers, *limits])
-        found = _in_unit(groups, largest, unit)
-        if found is not None:
-            return found
+        converted = _in_unit(groups, largest, unit)
+        if converted is not None:
+            return converted
     if digits is None:
         why = "integers beyond int32" if exact else "a square root that is not rational"
         raise RangeError(f"scale and offset of integers that flow on would need {why}")
-    found = _in_unit(groups, largest, Fraction(1, 2**digits))
-    if found is None:
+    converted = _in_unit(groups, largest, Fraction(1, 2**digits))
+    if converted is None:
         raise RangeError(f"with {digits} binary digits after the point, integers would leave int32")
-    return found
+    return converted
 
 
 def _in_unit(groups: Sequence[Sequence[Line]], largest: Sequence[int], unit: Fraction) -> FixedPoint | None:
-    """Lines rounded to a unit; None if integers may become too large."""
+    """The lines rounded to multiples of a unit; None if integers may become too large."""
     scales: list[npt.NDArray[np.int32]] = []
     offsets: list[npt.NDArray[np.int32]] = []
     error = Fraction(0)
@@ -269,7 +269,7 @@ def rationals(vector: Any) -> Numbers:
 
 
 def runs(steps: Sequence[Step]) -> Iterator[tuple[tuple[Normalise, ...], Clamp | None]]:
-    """Normalisations with the clamp after them; the last has none."""
+    """Split steps into runs: normalisations and the clamp after them, None after the last run."""
     run: list[Normalise] = []
     for step in steps:
         if isinstance(step, Clamp):

@@ -1,4 +1,4 @@
-"""A binarized network as JSON, and named arrays beside it: what its file holds.
+"""The contents of a network's file: a description in JSON, and named arrays.
 
 The JSON has every field of a network that is not an array, and the size of each that is. Array ``field`` of
 the layer with path ``3.body.0`` is ``layers.3.body.0.field``.
@@ -107,7 +107,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Reader:
-    """Makes a network of its JSON; what does not fit is a FormatError that names the place."""
+    """Builds a network from its JSON and arrays; invalid parts raise a FormatError with their path."""
 
     take: Take
 
@@ -119,17 +119,17 @@ class Reader:
                 f"it has version {version}, and this simwarp reads version {VERSION}: install a newer simwarp"
             )
         names = {"version", *_TEXTS, "classes", "input", "layers", "scale", "offset"}
-        found = _fields(given, names, "the network")
+        entries = _fields(given, names, "the network")
         if not is_integer(version):
             raise FormatError(f"version is {_shown(version)}, not a number")
-        classes = _list(found["classes"], "classes")
+        classes = _list(entries["classes"], "classes")
         return Network(
-            name=_text(found["name"], "name"),
-            about=_text(found["about"], "about"),
+            name=_text(entries["name"], "name"),
+            about=_text(entries["about"], "about"),
             classes=tuple(_text(name, "a name in classes") for name in classes),
-            input=self._one(found["input"], _INPUTS, "input"),
-            layers=self._layers(found["layers"], "layers", DEEPEST),
-            **{name: self._vector(found[name], name, dtype) for name, dtype in _vectors(Network).items()},
+            input=self._one(entries["input"], _INPUTS, "input"),
+            layers=self._layers(entries["layers"], "layers", DEEPEST),
+            **{name: self._vector(entries[name], name, dtype) for name, dtype in _vectors(Network).items()},
         )
 
     def _layers(self, given: Any, where: str, deeper: int) -> tuple[Layer, ...]:
@@ -142,8 +142,8 @@ class Reader:
             return self._one(given, _LAYERS, where)
         if not deeper:
             raise FormatError(f"{where}: more than {DEEPEST} residuals are within one another")
-        found = _fields(given, {"type", *_WAYS}, where)
-        return Residual(**{way: self._layers(found[way], f"{where}.{way}", deeper - 1) for way in _WAYS})
+        entries = _fields(given, {"type", *_WAYS}, where)
+        return Residual(**{way: self._layers(entries[way], f"{where}.{way}", deeper - 1) for way in _WAYS})
 
     def _one(self, given: Any, kinds: dict[str, type], where: str) -> Any:
         name = _tag(given, "type")
@@ -152,9 +152,11 @@ class Reader:
             raise FormatError(f"{where} has the type {_shown(name)}: known are {', '.join(kinds)}")
         later = {one.name for one in fields(kind) if one.metadata.get("later")}
         known = {one.name: one for one in fields(kind)}
-        found = _fields(given, {"type", *known}, where, later)
-        held = {name: one for name, one in known.items() if name in found}
-        return kind(**{name: self._value(one, found[name], f"{where}.{name}") for name, one in held.items()})
+        entries = _fields(given, {"type", *known}, where, later)
+        held = {name: one for name, one in known.items() if name in entries}
+        return kind(
+            **{name: self._value(one, entries[name], f"{where}.{name}") for name, one in held.items()}
+        )
 
     def _value(self, one: Field[Any], given: Any, where: str) -> Any:
         if "dtype" in one.metadata:
@@ -170,7 +172,7 @@ class Reader:
         octets = self.take(name, (-(-size // 8),), np.uint8)
         vector = np.unpackbits(octets, bitorder="little")
         if vector[size:].any():
-            raise FormatError(f"{name} has bits after the last of {size}")
+            raise FormatError(f"{name} has size {size}, but bits beyond it are set")
         return vector[:size].astype(np.bool_)
 
     def _matrix(self, given: Any, where: str) -> PackedBits:
@@ -192,42 +194,45 @@ class Reader:
 
 def _format(given: Any, where: str, axes: int) -> tuple[Any, ...]:
     """Read the shape, layout, word and first bit of packed weights from a JSON object."""
-    found = _fields(given, set(_FORMAT), where)
-    size: Any = _plain(found["shape"], f"{where}.shape")
+    entries = _fields(given, set(_FORMAT), where)
+    size: Any = _plain(entries["shape"], f"{where}.shape")
     if (
         not isinstance(size, tuple)
         or len(cast("Json", size)) != axes
         or min(map(_count, cast("Json", size))) < 1
     ):
         raise FormatError(f"{where} has the shape {_shown(size)}: {axes} sizes of at least 1 are needed")
-    return cast("Any", size), *(_plain(found[name], f"{where}.{name}") for name in _FORMAT[1:])
+    return cast("Any", size), *(_plain(entries[name], f"{where}.{name}") for name in _FORMAT[1:])
 
 
 def _check_padding(words: Array, ones: PackedBits | PackedTensor, where: str) -> None:
-    """Raise for ones outside the matrix: they would change its products."""
+    """Raise for bits set outside the matrix: they would change its products."""
     if (words & ~ones.words).any():
         raise FormatError(f"{where} has bits outside its shape")
 
 
 def _tag(given: Any, name: str) -> Any:
-    """A field of what may not be an object."""
+    """A field of a JSON value; None if the value is not an object."""
     return cast("Json", given).get(name) if isinstance(given, dict) else None
 
 
 def _vectors(given: Any) -> dict[str, Any]:
-    """The fields that are arrays of one dimension, and their dtypes."""
+    """The array fields of one dimension, and their dtypes."""
     return {one.name: one.metadata["dtype"] for one in fields(given) if "dtype" in one.metadata}
 
 
 def _fields(given: Any, names: set[str], where: str, later: Collection[str] = ()) -> Json:
-    """A JSON object with exactly these fields; it may lack those that layers had later."""
+    """Check that a JSON object has exactly these fields; the newer ones in ``later`` may be missing."""
     if not isinstance(given, dict):
         raise FormatError(f"{where} is {_shown(given)}, not an object")
-    found = cast("Json", given)
-    for what, wrong in (("lacks", names - found.keys() - {*later}), ("has an unknown", found.keys() - names)):
+    entries = cast("Json", given)
+    for what, wrong in (
+        ("lacks", names - entries.keys() - {*later}),
+        ("has an unknown", entries.keys() - names),
+    ):
         if wrong:
             raise FormatError(f"{where} {what} field {_shown(min(wrong))}")
-    return found
+    return entries
 
 
 def _list(given: Any, where: str) -> list[Any]:
@@ -243,7 +248,7 @@ def _text(given: Any, where: str) -> str:
 
 
 def _plain(given: Any, where: str, deeper: int = 2) -> Any:
-    """A number, a text, nothing, or tuples of them, for `Network` to check."""
+    """A JSON number, text or null, or a list of them as a tuple; `Network` checks the values."""
     if isinstance(given, list) and deeper:
         return tuple(_plain(one, where, deeper - 1) for one in cast("list[Any]", given))
     if given is None or isinstance(given, str) or is_integer(cast("Any", given)):

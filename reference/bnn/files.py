@@ -66,7 +66,7 @@ def save(network: Network, path: Path | str) -> None:
 
 
 def load(path: Path | str) -> Network:
-    """Read a network that `save` wrote; the file may come from anyone.
+    """Read a network that `save` wrote; a file from an untrusted source cannot run code.
 
     Each array's size and dtype are compared with the JSON before it is read, and the network is checked as
     every `Network` is.
@@ -96,7 +96,7 @@ def load(path: Path | str) -> Network:
     """
     package = _package()
     try:
-        if Path(path).is_fifo() or Path(path).is_char_device():  # opening one may wait
+        if Path(path).is_fifo() or Path(path).is_char_device():  # opening a pipe or a device may block
             raise FormatError("it is not a regular file")
         open_input(path, _ADVICE).close()
         with package.safe_open(str(path), framework="np") as file:
@@ -117,9 +117,9 @@ def _network(file: Any) -> Network:
             raise FormatError(f"it lacks the array {name}")
         names.remove(name)
         held, wanted = file.get_slice(name), _DTYPES[np.dtype(dtype).name]
-        found = held.get_dtype(), tuple(held.get_shape())
-        if found != (wanted, shape):
-            raise FormatError(f"{name} is {found[0]} {found[1]}, and its JSON says {wanted} {shape}")
+        stored = held.get_dtype(), tuple(held.get_shape())
+        if stored != (wanted, shape):
+            raise FormatError(f"{name} is {stored[0]} {stored[1]}, and its JSON says {wanted} {shape}")
         return file.get_tensor(name)
 
     network = Reader(take).network(_json(metadata.get(_KEY)))

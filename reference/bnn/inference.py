@@ -1,4 +1,4 @@
-"""A binarized network by definition: exact integers, layer by layer.
+"""Inference of a binarized network by definition: exact integers, layer by layer.
 
 Source: BSTC (SC'19), section 6; BTC (TPDS'20), section 6.1.
 """
@@ -205,7 +205,7 @@ def _product(x: Array, w: Array) -> Array:
 
 
 def _pool(layer: Pool, value: Array) -> Array:
-    """Each window's pixels, one after the other; those outside the image are left out."""
+    """The pixels of each window along a new axis; pixels outside the image are left out."""
     joined = {"or": np.maximum, "and": np.minimum, "max": np.maximum, "sum": np.add}[layer.kind]
     outside = {"or": 0, "and": 1, "max": INT32_MIN, "sum": 0}[layer.kind]
     value = np.pad(value, ((0, 0), *layer.padding, (0, 0)), constant_values=outside)

@@ -1,7 +1,7 @@
 """Files of Keras models, HDF5 or npz: the JSON of the layers, and arrays by layer and name.
 
 Nothing in a file is executed, links out of it are not followed, and no array is read whose bytes the file
-does not hold. A .npz may come from anyone; the HDF5 library may crash on bytes that were made to harm it.
+does not hold. A .npz file may be untrusted; the HDF5 library may crash on bytes that were made to harm it.
 """
 
 from __future__ import annotations
@@ -66,12 +66,10 @@ class KerasFile(Protocol):
 
 
 def take(file: KerasFile, layer: str, needed: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """A layer's arrays; raise unless they are floats of these shapes, finite, and there are no others."""
+    """A layer's arrays; raise unless exactly these arrays exist, with these shapes, of finite floats."""
     held = file.held(layer)
     if held.keys() != needed.keys():
-        raise FormatError(
-            f"it has the arrays {sorted(held)!a} of layer {layer!a}, which has {sorted(needed)}"
-        )
+        raise FormatError(f"for layer {layer!a} it has the arrays {sorted(held)!a}, not {sorted(needed)}")
     return {name: _taken(held[name], shape, f"{name} of layer {layer!a}") for name, shape in needed.items()}
 
 
@@ -111,7 +109,7 @@ def read_config(path: Path | str) -> Any:
 def whole_or_error(path: Path | str, advice: str = ADVICE) -> Generator[None]:
     """Turn errors about the content of a file into an InputFileError."""
     try:
-        if Path(path).is_fifo() or Path(path).is_char_device():  # opening one may wait
+        if Path(path).is_fifo() or Path(path).is_char_device():  # opening a pipe or a device may block
             raise FormatError("it is not a regular file")
         yield
     except (InputFileError, MissingExtraError):
@@ -122,7 +120,7 @@ def whole_or_error(path: Path | str, advice: str = ADVICE) -> Generator[None]:
 
 @contextmanager
 def open_keras(path: Path | str) -> Generator[KerasFile]:
-    """Open a Keras file, whose format its first bytes tell."""
+    """Open a Keras file; its first bytes show whether it is HDF5 or npz."""
     with open_input(path, ADVICE) as file:
         start = file.read(8)
     if start != _HDF5 and start[:4] != _ZIP:
@@ -159,7 +157,7 @@ def _package() -> Any:
 
 
 class _Hdf5:
-    """Groups of layers, whose attribute ``weight_names`` has the paths of their arrays."""
+    """An HDF5 file: one group per layer, whose attribute ``weight_names`` lists the paths of its arrays."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -181,12 +179,12 @@ class _Hdf5:
             return _by_last_name([(path, self._held(_inside(group, path))) for path in paths], layer)
 
     def _held(self, dataset: Any) -> Held:
-        """An array that lies in one piece in this file: no filters, and no bytes from elsewhere."""
+        """An array that is stored in one piece in this file: without filters, and without external data."""
         shape, dtype = tuple(dataset.shape), np.dtype(dataset.dtype)
         whole = not dataset.is_virtual and not dataset.external and dataset.chunks is None
         if not whole or dataset.id.get_storage_size() != prod(shape) * dtype.itemsize:
             raise FormatError(
-                f"{dataset.name!a} is compressed or lies elsewhere: save it as Keras does, in one piece"
+                f"{dataset.name!a} is compressed, or not in one piece in this file: save it as Keras does"
             )
         return Held(shape, dtype, lambda: _reading(lambda: dataset[()]))
 
@@ -220,7 +218,7 @@ def _text(name: Any) -> str:
 
 
 class _Npz:
-    """Arrays ``<layer>/<name>``, and the text ``model_config``, as ``numpy.savez`` writes them."""
+    """An npz file: arrays ``<layer>/<name>``, and the text ``model_config``."""
 
     def __init__(self, file: zipfile.ZipFile) -> None:
         self._file = file
@@ -257,7 +255,7 @@ class _Npz:
         with self._file.open(info) as member:
             shape, fortran, dtype = _header(member)
             data = member.read(prod(shape) * dtype.itemsize)
-            if member.read(1):  # at the end zipfile compares the checksum
+            if member.read(1):  # zipfile compares the checksum only at the member's end
                 raise FormatError(f"{info.filename!a} has bytes after its array")
         return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 

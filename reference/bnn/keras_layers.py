@@ -29,7 +29,7 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Part:
-    """A layer of a model, with the settings that the model's JSON has of it."""
+    """A layer of a Keras model, with its settings from the model's JSON."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Part:
         return f"{self.name} ({self.kind})"
 
     def get(self, name: str, default: Any) -> Any:
-        """A setting; its default where it is missing or null."""
+        """A setting, or its default if it is missing or null."""
         value = self.settings.get(name)
         return default if value is None else value
 
@@ -77,7 +77,7 @@ class Part:
         raise FormatError(f"layer {self}: {name} is {value!r:.99}: positive integers are needed")
 
     def function(self, name: str) -> str:
-        """The name of an activation or a quantizer, without the package in front of it; "linear" for none."""
+        """The name of an activation or a quantizer, without its package; "linear" if there is none."""
         value = self.get(name, "linear")
         if isinstance(value, Mapping):
             value = cast("Mapping[str, Any]", value).get("class_name")
@@ -86,7 +86,7 @@ class Part:
         return value.rpartition(">")[2]
 
     def only(self, name: str, *known: Any) -> None:
-        """Refuse a setting that is none of some values; the first is the default."""
+        """Raise unless a setting has one of these values; the first is the default."""
         value = self.get(name, known[0])
         if value not in known:
             raise ExportError(
@@ -108,8 +108,8 @@ def _convolution(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
     channels, filters, groups = _channels_of(x, 3), part.count("filters"), _groups(part)
     if channels % groups or filters % groups:
         raise ExportError(
-            f"groups is {groups}, of {channels} channels and {filters} filters\n"
-            "each group has as many channels and filters as the others",
+            f"groups is {groups}, with {channels} channels and {filters} filters\n"
+            "groups must divide the number of channels and the number of filters",
             part.name,
         )
     weights, bias = _weights(part, (*size, channels // groups, filters), take)
@@ -167,12 +167,12 @@ def _finished(builder: Builder, x: Stream, part: Part, bias: Array | None) -> St
 def _channels_of(x: Stream, axes: int) -> int:
     if len(x.shape) != axes:
         needed = "images (H, W, C)" if axes == 3 else "vectors (F,): put Flatten before it"
-        raise ExportError(f"it is given {x.shape}, and takes {needed}")
+        raise ExportError(f"its input has shape {x.shape}, and it takes {needed}")
     return x.shape[-1]
 
 
 def _padding(x: Stream, part: Part, window: tuple[int, ...], stride: tuple[int, int]) -> PerSide:
-    """TensorFlow's "same": as many windows as strides begin in the image, the odd pixel behind."""
+    """The padding of TensorFlow's "same": ceil(size / stride) windows; an odd pixel is added at the end."""
     if part.get("padding", "valid") == "valid":
         return (0, 0), (0, 0)
     sides: list[tuple[int, int]] = []
@@ -255,7 +255,9 @@ def _maximum(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
 def _average(builder: Builder, x: Stream, part: Part, take: Take) -> Stream:
     pool = _windows(x, part)
     if pool.padding != ((0, 0), (0, 0)):
-        raise ExportError("its divisor is not the same everywhere\ngive padding='valid'", part.name)
+        raise ExportError(
+            "windows at the edge have a smaller divisor than others\ngive padding='valid'", part.name
+        )
     return builder.average(x, pool, pool.window[0] * pool.window[1])
 
 
@@ -315,7 +317,7 @@ RULES: dict[str, Rule] = {
 
 
 def takes_signs(part: Part) -> bool:
-    """True if a layer multiplies the signs of its input."""
+    """True if a layer binarizes its input before it multiplies."""
     settings = {"QuantDense": "input_quantizer", "QuantConv2D": "input_quantizer", "Activation": "activation"}
     name = part.function(settings[part.kind]) if part.kind in settings else part.kind
     return name in _SIGNS

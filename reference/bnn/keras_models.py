@@ -150,7 +150,7 @@ def _input(
 
 @dataclass(frozen=True)
 class _Model:
-    """A model's layers in their order, the input left out; ``last`` names the one that gives the logits."""
+    """The layers of a model in order, without the input; ``last`` names the layer that gives the logits."""
 
     name: str
     shape: tuple[int | None, ...]
@@ -182,9 +182,9 @@ def _model(json: Any) -> _Model:
 
 
 def _class_of(json: Any, what: str) -> tuple[str, Mapping[str, Any]]:
-    """The class, without its package, and the settings of a model or a layer."""
-    found = cast("dict[str, Any]", json) if isinstance(json, dict) else {}
-    kind, settings = found.get("class_name"), found.get("config")
+    """The class name without its package, and the settings, of a model or a layer."""
+    fields = cast("dict[str, Any]", json) if isinstance(json, dict) else {}
+    kind, settings = fields.get("class_name"), fields.get("config")
     if not isinstance(kind, str) or not isinstance(settings, dict):
         raise FormatError(f"its JSON has no class_name and config of {what}")
     return kind.rpartition(">")[2], cast("dict[str, Any]", settings)
@@ -218,7 +218,7 @@ def _source(layer: Any, node: Any, tensor: Any, arguments: Any = None) -> str:
 
 
 def _in_sequence(parts: list[Part]) -> list[Part]:
-    """Layers that are each given what the one before gives; an input in front, which may be a setting."""
+    """Connect layers in sequence: each reads the previous one's output; an input layer is put in front."""
     if parts[0].kind != "InputLayer":
         parts = [Part("<input>", "InputLayer", parts[0].settings, ()), *parts]
     names = [part.name for part in parts]
@@ -240,7 +240,7 @@ def _only_output(settings: Mapping[str, Any]) -> str:
 
 
 def _image_shape(given: Any) -> tuple[int | None, ...]:
-    """The shape of images, where None is any size."""
+    """The shape of the images, with None for a dimension of any size."""
     sizes = cast("list[Any]", given) if isinstance(given, list) else []
     known = [1 if size is None else size for size in sizes[1:]]
     if len(sizes) not in (2, 4) or not all(is_integer(size) and size > 0 for size in known):
@@ -258,7 +258,7 @@ def _image_shape(given: Any) -> tuple[int | None, ...]:
 
 
 def _walk(model: _Model, builder: Builder, start: Stream, arrays: Take) -> tuple[Node, Any, Any]:
-    """Give each layer its value; the last node, with scale and offset of the logits."""
+    """Convert all layers in order; return the last node, with scale and offset of the logits."""
     values = {model.source: start}
     users: dict[str, list[Part]] = {}
     for part in model.parts:
@@ -268,13 +268,11 @@ def _walk(model: _Model, builder: Builder, start: Stream, arrays: Take) -> tuple
         with _naming(part):
             missing = [name for name in part.inputs if name not in values]
             if missing or not part.inputs:
-                raise FormatError(
-                    f"layer {part} is given {missing[:1]!a:.99}, which is not a layer before it"
-                )
+                raise FormatError(f"layer {part} reads {missing[:1]!a:.99}, which is not an earlier layer")
             after = users.get(part.name, [])
             values[part.name] = _apply(part, [values[name] for name in part.inputs], after, builder, arrays)
     if model.last not in values or users.get(model.last):
-        raise ExportError(f"the logits of {model.last!a:.99} are not what the last layer gives")
+        raise ExportError(f"the logits of {model.last!a:.99} are not the output of the last layer")
     try:
         return builder.logits(values[model.last])
     except ExportError as error:
@@ -288,14 +286,15 @@ def _apply(part: Part, given: list[Stream], users: list[Part], builder: Builder,
     if part.kind not in RULES and not is_softmax(part):
         raise ExportError(advice_for(part.kind), part.name)
     if len(given) != 1:
-        raise FormatError(f"layer {part} is given {len(given)} values")
+        raise FormatError(f"layer {part} has {len(given)} inputs, not one")
     (x,) = given
     if is_softmax(part):
         if users:
-            raise ExportError("a softmax before other layers\nlet it be the last one", part.name)
+            raise ExportError("a softmax before other layers\nput it last, or remove it", part.name)
         return x
     if part.kind == "Flatten" and users and all(map(takes_signs, users)):
-        x = builder.sign(x)  # the same bits, in the order in which a convolution gives and pools them
+        # the same bits as after Flatten, in the order in which convolutions and pools store them
+        x = builder.sign(x)
     return RULES[part.kind](builder, x, part, arrays)
 
 

@@ -147,7 +147,7 @@ def _classifier(to: Builder, hidden: list[int], classes: int) -> None:
 def _resnet(
     first: tuple[int, int, int], stages: list[int], classes: int, width: int, shortcut: Shortcut
 ) -> Callable[[Builder], None]:
-    """Four convolutions of 3×3 a stage, the first of each stage but one with stride 2."""
+    """Add the stages of a ResNet: four convolutions of 3×3 each; later stages begin with stride 2."""
     check_option("shortcut", shortcut, tuple(_SHORTCUTS), "shortcuts are those of ResNets")
     filters, window, stride = first
 
@@ -216,7 +216,7 @@ def _bireal(filters: int) -> Callable[[Builder], None]:
 
 
 def _nothing(to: Builder) -> None:
-    """Add no layers: the shortcut of a residual that returns its input."""
+    """Add no layers: the identity shortcut of a residual."""
 
 
 def _check(size: int, multiple: int, width: int, form: str = "code") -> None:

@@ -1,7 +1,8 @@
-"""What a tensor of a model is in a network: bits or integers, and functions that no layer has yet.
+"""Conversion of a model's tensors: bits or integers, with functions that are not yet part of a layer.
 
 A batch normalisation, a ReLU or an average only joins a stream's *steps*: a function of the integers that the
-last layer gave. What comes next decides what they become: thresholds, an `Affine` and `Clip`, or logits.
+last layer gave. The layer after them decides whether they become thresholds, an `Affine` and `Clip`, or
+logits.
 """
 
 from __future__ import annotations
@@ -61,11 +62,11 @@ class Node:
 
     def layers_from(self, ancestor: Node | None) -> tuple[Layer, ...]:
         """The layers between an ancestor and here; from the input, all."""
-        node, found = self, list[Layer]()
+        node, layers = self, list[Layer]()
         while node is not ancestor and node.layer is not None and node.parent is not None:
-            found.append(node.layer)
+            layers.append(node.layer)
             node = node.parent
-        return tuple(reversed(found))
+        return tuple(reversed(layers))
 
 
 def common_ancestor(a: Node, b: Node) -> Node:
@@ -155,7 +156,7 @@ class Builder:
         return replace(pooled(stream), pool=pool)
 
     def average(self, stream: Stream, pool: Pool, divisor: int) -> Stream:
-        """The sum of each window, divided: what the steps are of each element, they are of the average."""
+        """Average each window: the sum of its elements, with the divisor in the scale of the later steps."""
         stream = pooled(as_integers(stream))
         changes = pool.padding != ((0, 0), (0, 0)) or divisor != pool.window[0] * pool.window[1]
         if changes or any(isinstance(step, Clamp) for step in stream.steps):
@@ -173,7 +174,7 @@ class Builder:
         return Stream(node, unit)
 
     def padded_product(self, stream: Stream, layer: Conv, sums: npt.NDArray[np.int64], value: int) -> Stream:
-        """A convolution whose pixels outside the image are ``value``, -1 or 1; ``sums`` are its filters'.
+        """Convolve with pixels outside the image of ``value``, -1 or 1; ``sums`` are the sums of each filter.
 
         With z = (1 - value x) / 2, which is 0 outside, it is ``value * (sums - 2 Σ w z)``.
         """
@@ -189,7 +190,7 @@ class Builder:
         return Stream(node, (linear([-2 * value] * len(sums), (value * sums).tolist()),))
 
     def flatten(self, stream: Stream, *, channels_first: bool = False) -> Stream:
-        """Pixels in the order (H, W, C), where the tensor's may be (C, H, W)."""
+        """Flatten to the network's order (H, W, C), also from a tensor in the order (C, H, W)."""
         stream = pooled(stream)
         shape = stream.node.value.shape
         if len(shape) == 1:
@@ -234,15 +235,15 @@ class Builder:
         stream = pooled(stream)
         if any(isinstance(step, Clamp) for step in stream.steps):
             stream = self.whole(stream)
-        found = lines(stream.steps, stream.node.value.shape[-1])
+        per_channel = lines(stream.steps, stream.node.value.shape[-1])
         return (
             stream.node,
-            np.array([float(line.scale) for line in found], np.float32),
-            np.array([float(line.offset) for line in found], np.float32),
+            np.array([float(line.scale) for line in per_channel], np.float32),
+            np.array([float(line.offset) for line in per_channel], np.float32),
         )
 
     def whole(self, stream: Stream) -> Stream:
-        """Round a stream to integers, so that the only step left scales all of them by one unit."""
+        """Round a stream to integers whose only remaining step is one common scale."""
         return self._in_one_unit([stream])[0]
 
     def _in_one_unit(self, streams: Sequence[Stream]) -> list[Stream]:
@@ -263,14 +264,14 @@ class Builder:
         return replace(stream, steps=(*before, *rest))
 
     def _limit(self, limit: Fraction | None, unit: Fraction) -> int | None:
-        """A limit of a clamp as an integer; one that no integer reaches is none."""
+        """A clamp's limit as an integer; None if no integer can reach it."""
         if limit is None or abs(limit / unit) > INT32_MAX:
             return None
         self.error = max(self.error, abs(limit - round(limit / unit) * unit))
         return round(limit / unit)
 
     def _rounded(self, streams: Sequence[Stream], limits: Sequence[Fraction]) -> list[Stream]:
-        """Streams without clamps as integers in one unit that limits are multiples of too."""
+        """Streams without clamps as integers in one unit; the limits are multiples of that unit, too."""
         groups = [lines(stream.steps, stream.node.value.shape[-1]) for stream in streams]
         values = [stream.node.value for stream in streams]
         largest = [max(-value.low, value.high, 1) for value in values]
@@ -281,12 +282,12 @@ class Builder:
                 f"{reason}\ngive fixed_point=16, or fewer digits: values that flow on are rounded"
             ) from None
         self.error = max(self.error, error)
-        found: list[Stream] = []
+        rounded: list[Stream] = []
         for stream, scale, offset in zip(streams, scales, offsets, strict=True):
             same = (scale == 1).all() and not offset.any()
             node = stream.node if same else stream.node.then(Affine(scale, offset))
-            found.append(replace(stream, node=node, steps=(linear([unit] * len(scale)),)))
-        return found
+            rounded.append(replace(stream, node=node, steps=(linear([unit] * len(scale)),)))
+        return rounded
 
 
 def _order(stream: Stream) -> Order:
@@ -301,7 +302,7 @@ def _unit(stream: Stream) -> Fraction:
 
 
 def pooled(stream: Stream) -> Stream:
-    """The maximum as a layer: of negated integers in the channels where the steps before it fall."""
+    """The stream after a maximum; channels whose steps fall are negated, so that the maximum is right."""
     if stream.pool is None:
         return stream
     signs = [sign or 1 for sign in slopes(stream.steps, stream.node.value.shape[-1])]
@@ -313,7 +314,7 @@ def pooled(stream: Stream) -> Stream:
 
 
 def as_integers(stream: Stream) -> Stream:
-    """A stream of integers: bits become 0 and 1, with the steps that make them -1 and 1."""
+    """A stream of integers: bits become 0 and 1, and a step maps these to -1 and 1."""
     if not stream.is_bits:
         return stream
     channels = stream.node.value.shape[-1]
@@ -321,7 +322,7 @@ def as_integers(stream: Stream) -> Stream:
 
 
 def _zero_or_one(node: Node) -> Node:
-    """Bits as the integers 0 and 1, made by limits instead of thresholds."""
+    """A layer that turns bits into the integers 0 and 1, by a clamp."""
     layer, parent = node.layer, node.parent
     if layer is None or parent is None:
         raise ExportError(

@@ -1,8 +1,8 @@
 """The text files of weights that the papers' programs read: numbers in the order of the layers.
 
 For each layer its weights, (R, S, C, O) or (F, O), whose signs count; then a threshold for each output, the
-bit being sum >= threshold; for the last layer the scales and the offsets of the classes instead. Nothing in a
-file says what network it is for.
+bit being sum >= threshold; for the last layer the scales and the offsets of the classes instead. A file does
+not name its network.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _plan(model: Model, form: Form) -> Plan:
         return plans.plan_resnet14(form) if model == "resnet14" else plans.plan_alexnet(form)
     if form != "code":
         raise SchemeError(
-            f"there is no form={form!r} of {model}\nresnet14 and alexnet have two\nleave it out"
+            f"there is no form={form!r} of {model}\nonly resnet14 and alexnet have two forms\nleave form out"
         )
     alone = {
         "mlp": plans.plan_mlp,
@@ -162,7 +162,7 @@ class _TextParameters:
 
 
 class _Numbers:
-    """The numbers of a text file, read as they are needed."""
+    """The numbers of a text file, which are read when they are needed."""
 
     def __init__(self, path: Path, plan: Plan, progress: Progress | None) -> None:
         self._path, self._plan, self._progress = path, plan, progress
@@ -171,13 +171,13 @@ class _Numbers:
         self._taken = 0
 
     def take(self, count: int) -> Array:
-        """The next numbers; raise InputFileError if the file ends before."""
-        found = [self._ready]
+        """Read the next ``count`` numbers; raise InputFileError if the file has fewer."""
+        parts = [self._ready]
         missing = count - self._ready.size
         while missing > 0 and (part := next(self._parts, None)) is not None:
-            found.append(part)
+            parts.append(part)
             missing -= part.size
-        whole = np.concatenate(found)
+        whole = np.concatenate(parts)
         if missing > 0:
             held, needed = self._taken + whole.size, _numbers_of(self._plan)
             raise InputFileError(
@@ -223,7 +223,7 @@ class _Numbers:
 
 
 def _finite(words: list[bytes]) -> Array | None:
-    """The numbers of words as float32, if all are finite."""
+    """Convert words to float32; None if a number is not finite."""
     if any(len(word) > _LONGEST for word in words):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What every device takes, simulated or real: arguments of launches, tensor maps, textures, timelines.
+"""Arguments that simulated and real devices share: launches, tensor maps, textures, timelines.
 
 These modules are vocabulary, as `reference.types`; the operations of `reference` do not import them.
 """

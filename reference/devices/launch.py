@@ -42,7 +42,7 @@ def three(what: str, extent: Extent, error: type[SimwarpError] = ShapeError) -> 
 
 
 def cluster_of(kernel: str, grid: Dim, given: Extent | None, required: Dim | None, most: int) -> Dim | None:
-    """The cluster of a launch, which is given or required by the kernel; None for a launch without clusters.
+    """The cluster of a launch, from the caller or from the kernel; None for a launch without clusters.
 
     LaunchError if the two differ, the grid is not a multiple, or it has more than ``most`` blocks.
     """
@@ -75,14 +75,14 @@ def cluster_of(kernel: str, grid: Dim, given: Extent | None, required: Dim | Non
 def shape_of(what: str, given: Extent) -> tuple[int, ...]:
     """Convert a number of elements, or one size per dimension, to the shape of an array."""
     try:
-        found = sizes(given)
+        shape = sizes(given)
     except TypeError:
-        found = (-1,)
-    if any(extent < 0 for extent in found):
+        shape = (-1,)
+    if any(extent < 0 for extent in shape):
         raise ShapeError(
             f"{what}: {given!r} is not a shape\ngive a number of elements, or one size per dimension"
         )
-    return found
+    return shape
 
 
 def host_array(given: Any, name: str) -> Any:
@@ -121,7 +121,7 @@ def uploadable(given: Any, name: str) -> Any:
 
 
 def number(value: Any, size: int, *, is_float: bool) -> Any:
-    """Convert a number to a NumPy scalar of ``size`` bytes; an integer may fit as signed or as unsigned.
+    """Convert a number to a NumPy scalar of ``size`` bytes; an integer may be signed or unsigned.
 
     PTX does not declare whether a parameter is signed. OverflowError for a number that does not fit,
     TypeError for anything else.

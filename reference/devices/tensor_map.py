@@ -1,4 +1,4 @@
-"""Tensor maps: what `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` take, and what they refuse.
+"""Tensor maps: the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, checked as CUDA does.
 
 A map describes a tensor in global memory and the box that one copy moves. Its tuples are in the driver's
 order, innermost dimension first; `tensor_map_of` takes an array's, outermost first.
@@ -47,7 +47,7 @@ _MOST_BOX, _MOST_PIXELS, _MOST_STEP, _MOST_STRIDE, _MOST_EXTENT = 256, 1024, 8, 
 @shortened
 @dataclass(frozen=True)
 class Im2col:
-    """The box of an im2col map: which pixels a copy visits, and how much of them it copies.
+    """The box of an im2col map: the pixels that a copy visits, and the channels that it copies from each.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class TensorMap:
 
     @property
     def steps(self) -> tuple[int, tuple[int, ...]]:
-        """The bytes of one step in the innermost dimension, and from one to the next in each dimension.
+        """The bytes of an element step in the innermost dimension, and each dimension's stride in bytes.
 
         With an interleave the innermost dimension counts slices of channels. The documents leave open what
         the strides then are; here the first is that of the slices, and the second dimension, along which
@@ -148,7 +148,7 @@ class TensorMap:
         return moved
 
     def check(self) -> None:
-        """Refuse what the driver refuses.
+        """Raise for arguments that the driver refuses.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class TensorMap:
             what = "im2col" if self.im2col else f"an interleave of {self.interleave} bytes"
             raise ShapeError(
                 f"tensor map: {what} with {self.rank} dimensions\n"
-                "channels, at least one spatial dimension and images are 3 to 5"
+                "it needs 3 to 5: channels, 1 to 3 spatial dimensions, and images"
             )
         for what, given, wanted in (
             ("strides", self.strides, self.rank - 1),
@@ -304,7 +304,7 @@ def tensor_map_of(
     fill: str = "zeros",
     im2col: Im2col | None = None,
 ) -> TensorMap:
-    """The map of a device array, whose arguments are in the array's order: outermost dimension first."""
+    """The map of a device array; arguments are in the array's order, the outermost dimension first."""
     if (box is None) == (im2col is None):
         raise SchemeError(
             "tensor map: " + ("neither box nor im2col" if box is None else "box and im2col") + " given\n"
@@ -324,7 +324,7 @@ def tensor_map_of(
     else:
         dense = [int(stride) for stride in strides]
     steps = (1,) * len(extents) if element_strides is None else shape_of("tensor map", element_strides)
-    found = TensorMap(
+    tensor_map = TensorMap(
         data_type,
         array.pointer,
         tuple(reversed(extents)),
@@ -337,14 +337,14 @@ def tensor_map_of(
         fill,
         None if im2col is None else _reversed(im2col),
     )
-    found.check()
-    span = extent_of(found)
+    tensor_map.check()
+    span = extent_of(tensor_map)
     if span > array.nbytes:
         raise ShapeError(
             f"tensor map: the tensor spans {span} bytes, the array has {array.nbytes}\n"
             "its last element would lie outside\ngive a shape and strides within the array"
         )
-    return found
+    return tensor_map
 
 
 def extent_of(tensor: TensorMap) -> int:
@@ -354,7 +354,7 @@ def extent_of(tensor: TensorMap) -> int:
 
 
 def data_type_of(dtype: npt.DTypeLike) -> str:
-    """The data type of a map for elements of a NumPy dtype; integers without a type go as unsigned ones."""
+    """The data type of a map for a NumPy dtype; integers without a data type use the unsigned one."""
     name = dtype_of("tensor map", dtype).name
     name = _SAME_BYTES.get(name, name)
     if name not in DATA_TYPES:

@@ -1,4 +1,4 @@
-"""Images, and samplers of textures: what CUDA takes, and what it refuses.
+"""Images and texture samplers, with the checks that CUDA makes.
 
 An image is what CUDA calls an array (``cudaArray``): texels in an order of the chip's own. Kernels reach them
 through textures and surfaces alone.
@@ -95,7 +95,8 @@ def image_of(
     texels = given if channels == 1 else given[:-1]
     if channels > 1 and (not given or given[-1] != channels):
         raise ShapeError(
-            f"image: {given} with {channels} channels\ntheir number must be the last dimension of the array"
+            f"image: shape {given} with {channels} channels\n"
+            "the array's last dimension must be the number of channels"
         )
     dimensions = len(texels) - (layered and not cubemap)
     if cubemap and (len(texels) != 3 or texels[1] != texels[2] or texels[0] % FACES):
@@ -111,14 +112,14 @@ def image_of(
     if min(texels) < 1 or any(n > m for n, m in zip(texels[-dimensions:], most, strict=True)):
         raise ShapeError(f"image: texels of shape {texels}\neach dimension takes 1 to {most}")
     if slices and slices[0] > _MOST_LAYERS:
-        raise ShapeError(f"image: {slices[0]} layers\ntake at most {_MOST_LAYERS}")
+        raise ShapeError(f"image: {slices[0]} layers\ngive at most {_MOST_LAYERS}")
     geometry = "cube" if cubemap else f"{dimensions}d"
     z, y, x = (*slices, *(1,) * (3 - len(slices) - dimensions), *texels[-dimensions:])
     return Image(f"a{geometry}" if layered else geometry, x, y, z, dtype, channels)
 
 
 def linear_of(array: Any, channels: int) -> Image:
-    """The form of linear memory as a texture: of an array of one or two dimensions.
+    """The form of a one- or two-dimensional array that a texture reads as linear memory.
 
     One dimension is read with integer coordinates, two as an image.
     """
@@ -136,19 +137,19 @@ def linear_of(array: Any, channels: int) -> Image:
             f"they must be a multiple of {_PITCH}; pad them, or make an image"
         )
     if len(texels) == 1 and texels[0] > _MOST_LINEAR:
-        raise ShapeError(f"texture: {texels[0]} texels of linear memory\ntake at most {_MOST_LINEAR}")
+        raise ShapeError(f"texture: {texels[0]} texels of linear memory\ngive at most {_MOST_LINEAR}")
     y, x = (1, *texels)[-2:]
     return Image("2d" if len(texels) == 2 else "linear", x, y, 1, dtype, channels)
 
 
 def _format(what: str, dtype: npt.DTypeLike, channels: int) -> np.dtype[Any]:
     """Check the dtype and number of a texel's channels; return the dtype."""
-    found = dtype_of(what, dtype)
-    if found.name not in FORMATS:
-        raise DtypeError(f"{what}: {found}\nchannels are of {', '.join(FORMATS)}")
+    channel = dtype_of(what, dtype)
+    if channel.name not in FORMATS:
+        raise DtypeError(f"{what}: {channel}\nchannels are of {', '.join(FORMATS)}")
     if channels not in CHANNELS:
         raise ShapeError(f"{what}: {channels} channels\na texel has 1, 2 or 4")
-    return found
+    return channel
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Sampler:
     border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     def check(self, dtype: np.dtype[Any], geometry: str) -> None:
-        """Refuse what CUDA refuses for texels of a type.
+        """Raise an error for a sampler that CUDA refuses for texels of this type.
 
         Raises
         ------
@@ -213,7 +214,7 @@ def sampler_of(
     normalized: bool,
     border: float | Sequence[float],
 ) -> Sampler:
-    """A sampler from arguments as people write them: one mode for all dimensions, or those of x, y and z.
+    """A sampler from the user's arguments: one address mode for all dimensions, or one each for x, y and z.
 
     >>> sampler_of(("wrap", "clamp"), "linear", "element", True, 0.5).address_modes
     ('wrap', 'clamp', 'clamp')

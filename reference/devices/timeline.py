@@ -1,4 +1,4 @@
-"""What ran when on a machine, simulated or real, and sums of it."""
+"""Timelines of a machine, simulated or real: each operation with its start and end, and sums of them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Profile(NamedTuple):
 
 
 class Timeline(Sequence[Record]):
-    """The records of a machine, by their ends.
+    """The records of a machine, sorted by their ends.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Timeline(Sequence[Record]):
         return max(one.end for one in self) - min(one.start for one in self)
 
     def nbytes(self, kind: str, device: int | None = None) -> int:
-        """The bytes of all copies of a kind, of one device or of all."""
+        """The bytes of all copies of one kind, on one device or on all."""
         return sum(one.nbytes for one in self if one.kind == kind and device in (None, one.device))
 
     def operations(self, device: int | None = None) -> float:
@@ -119,7 +119,7 @@ class Timeline(Sequence[Record]):
         return _length(_union((one.start, one.end) for one in self._of(device) if one.kind == "routine"))
 
     def profile(self, device: int) -> Profile:
-        """The time of a device: computing, communicating only, and neither."""
+        """The time of a device, split into computing, communicating only, and idle."""
         compute = self.busy(device)
         active = _length(_union((one.start, one.end) for one in self._of(device)))
         return Profile(compute, active - compute, self.seconds - active)

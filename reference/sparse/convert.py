@@ -81,7 +81,7 @@ def check_kind(tensor: object) -> None:
 
 
 def _the_one(copies: list[Coo]) -> Coo:
-    """The tensor that all representations hold; raise FormatError unless they agree bit by bit."""
+    """The one tensor that all copies hold; raise FormatError unless they agree bit by bit."""
     first, *others = copies
     for mode, other in enumerate(others, start=1):
         if not np.array_equal(first.coords, other.coords) or first.values.tobytes() != other.values.tobytes():

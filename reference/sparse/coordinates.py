@@ -1,4 +1,4 @@
-"""Integer keys of coordinates, to count distinct ones and find repeated ones, for dimensions of any size.
+"""Integer keys of coordinates of any size, by which distinct ones are counted and repeated ones found.
 
 >>> coords = np.array([[1, 0, 1], [2, 3, 2]])
 >>> coordinate_keys(coords, (2, 5)).tolist(), count_distinct(coords, (2, 5)), first_repeated(coords, (2, 5))
@@ -45,7 +45,7 @@ def count_distinct(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> int:
 
 
 def first_repeated(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """The first nonzero that repeats coordinates, preceded by the one it repeats; None if all differ."""
+    """The positions of a nonzero and of the first one that repeats its coordinates; None if all differ."""
     keys = coordinate_keys(coords, shape)
     ascending = np.sort(keys)
     if not (ascending[1:] == ascending[:-1]).any():

@@ -122,7 +122,7 @@ def to_pydata(tensor: SparseTensor) -> Any:
     """
     sparse = _package("sparse")
     coo = coalesce(to_coo(tensor))
-    # Unless they are sorted, COO sorts them by linear index, which overflows for a large shape.
+    # COO sorts unsorted coordinates by a linear index, which overflows for a large shape.
     return sparse.COO(
         coo.coords.astype(np.int64), coo.values, shape=coo.shape, has_duplicates=False, sorted=True
     )
@@ -201,7 +201,7 @@ def to_torch(tensor: SparseTensor) -> Any:
             "give a shape that fits the indices more tightly"
         )
     indices, values = torch.from_numpy(coo.coords.astype(np.int64)), torch.from_numpy(coo.values)
-    with warnings.catch_warnings():  # torch 2.11 asks for a choice, also where the call states one
+    with warnings.catch_warnings():  # torch 2.11 warns that a choice is missing even if the call states it
         warnings.filterwarnings("ignore", "Sparse invariant checks", UserWarning)
         return torch.sparse_coo_tensor(indices, values, coo.shape, check_invariants=True)
 

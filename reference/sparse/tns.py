@@ -161,7 +161,7 @@ def write_tns(
     """
     check_host(coo)
     check_option("base", base, (0, 1), "it is the number from which indices count")
-    if max(coo.shape) - 1 + max(base, header) > MOST_INDEX:  # the largest number in the file
+    if max(coo.shape) - 1 + max(base, header) > MOST_INDEX:  # the left side is the largest index in the file
         raise ShapeError(
             f"the largest dimension is {max(coo.shape)}\na .tns file has indices up to 2**63 - 1\n"
             "split the mode into two, or use write_tensor"

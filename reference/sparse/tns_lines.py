@@ -40,7 +40,7 @@ class LineError(ValueError):
 
 
 class Lines(NamedTuple):
-    """Indices (order, M) as written, values, and for each skipped line the nonzeros before it."""
+    """Indices (order, M) as written, values, and for each skipped line the number of nonzeros before it."""
 
     indices: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
@@ -93,7 +93,7 @@ def parse_lines(text: bytes, order: int) -> Lines:
     row = np.dtype([("indices", np.int64, (order,)), ("value", np.float64)])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # an index that is written as a real number
+            warnings.simplefilter("error")  # an index written as a real number is an error
             warnings.filterwarnings("ignore", "loadtxt: input contained no data")
             rows = np.loadtxt(BytesIO(text.translate(_ALIKE)), row, ndmin=1, encoding="ascii")
     except (ValueError, Warning):

@@ -41,10 +41,12 @@ class Reading:
 
     def __init__(self, path: Path | str, header: Literal["auto", True, False], dtype: np.dtype[Any]) -> None:
         self._path, self._header, self._dtype = path, header, dtype
-        self._announced = self._order = 0  # the order in the header's first line; the order, once known
+        # the order that the header's first line announces; the order, once known
+        self._announced = self._order = 0
         self._shape: tuple[int, ...] | None = None
-        self._is_toolbox = False  # whether it begins with "sptensor": then a count follows the dimensions
-        self._count: tuple[int, int] | None = None  # that count, and its line
+        # whether the header begins with "sptensor": a count then follows the dimensions
+        self._is_toolbox = False
+        self._count: tuple[int, int] | None = None  # the count of nonzeros in the header, and its line
         self._lines = self._nonzeros = 0
         self._parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []  # indices as written, values
         self._skipped: list[
@@ -211,7 +213,7 @@ def _is_sparse(word: bytes) -> bool:
     if word != b"sptensor":
         raise LineError(
             f"a {word.decode()} of the Tensor Toolbox or pyttb",
-            "of its files those of an sptensor are read; read this one with pyttb.import_data",
+            "only its sptensor files are read here; read this one with pyttb.import_data",
         )
     return True
 

@@ -26,7 +26,7 @@ def relu(x: npt.ArrayLike) -> Array:
 
 
 def relu_backward(gradient: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-    """Compute the gradient by the argument of `relu`; 0 where ``y`` is 0.
+    """Compute the gradient with respect to the argument of `relu`; 0 where ``y`` is 0.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def tanh(x: npt.ArrayLike) -> Array:
 
 
 def tanh_backward(gradient: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-    """Compute the gradient by the argument of `tanh`.
+    """Compute the gradient with respect to the argument of `tanh`.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def sigmoid(x: npt.ArrayLike) -> Array:
 
 
 def sigmoid_backward(gradient: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-    """Compute the gradient by the argument of `sigmoid`.
+    """Compute the gradient with respect to the argument of `sigmoid`.
 
     Examples
     --------
@@ -94,10 +94,11 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 
 def _pair(gradient: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Array, Array]:
-    """Check that a gradient and a result have one shape; return both as arrays."""
+    """Check that a gradient and a result have the same shape; return both as arrays."""
     dy, result = doubles(gradient, "gradient"), doubles(y, "y")
     if dy.shape != result.shape:
         raise ShapeError(
-            f"the gradient has shape {dy.shape}, y {result.shape}\nthey have one shape\ngive y of that call"
+            f"the gradient has shape {dy.shape}, y {result.shape}\nboth must have the same shape\n"
+            "give the y that the forward call returned"
         )
     return dy, result

@@ -65,7 +65,7 @@ def error_of(
     transforms: bool = False,
     **options: Any,
 ) -> float:
-    """Compute the largest error of a convolution, in units of what its result may be off: right up to 1.
+    """Compute the largest error of a convolution in units of its bound: the result is right up to 1.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def bounded(
     transforms: bool = False,
     **options: Any,
 ) -> tuple[Array, Array]:
-    """Compute the result by definition, and how far each number of another result may be from it.
+    """Compute the result by definition, and a bound for the error of each element of another result.
 
     Parameters
     ----------
@@ -174,14 +174,14 @@ def bounded(
         bound = (relative + 1.01 * stored * unit) * terms + stored * smallest
     if transforms:
         bound = bound + _transformed(routine, absolute, options, UNITS["float32"] if smallest else unit)
-    if activation is not None:  # its slope is 1 at most; its own rounding
+    if activation is not None:  # the activation's slope is at most 1; it rounds once
         result = ACTIVATIONS[activation][0](result)
         bound = bound + 4 * unit * (np.abs(result) + bound) + smallest
     return result, bound
 
 
 def _absolute(operand: Any) -> Any:
-    """The absolute values of an array; a shape, or None for no bias, as it is."""
+    """The absolute values of an array; a shape or None (no bias) is returned unchanged."""
     if operand is None or isinstance(operand, tuple):
         return cast("Any", operand)
     return np.abs(doubles(operand, "an operand"))
@@ -195,19 +195,19 @@ def _transformed(routine: str, absolute: list[Any], options: dict[str, Any], uni
     images = peaks.reshape(len(peaks), groups, -1)
     if routine == "conv2d_backward_filter":
         count = math.prod(absolute[1].shape) // sums.shape[1]
-        found = np.einsum("ngc,ngo->goc", images, sums.reshape(len(sums), groups, -1))
-        found = found.reshape(-1, found.shape[2])
+        magnitudes = np.einsum("ngc,ngo->goc", images, sums.reshape(len(sums), groups, -1))
+        magnitudes = magnitudes.reshape(-1, magnitudes.shape[2])
     else:
         filters = sums.reshape(groups, -1, sums.shape[1])
         axes = "ngc,goc->ngo" if routine == "conv2d" else "ngo,goc->ngc"
         count = images.shape[2]
-        found = np.einsum(axes, images, filters).reshape(len(images), -1)
-    bound = _DEVIATIONS * math.sqrt(count + _TRANSFORMED) * unit * _AMPLIFIED * found
+        magnitudes = np.einsum(axes, images, filters).reshape(len(images), -1)
+    bound = _DEVIATIONS * math.sqrt(count + _TRANSFORMED) * unit * _AMPLIFIED * magnitudes
     return np.expand_dims(bound, planes)
 
 
 def _roundings(routine: str, operands: tuple[Any, ...], options: dict[str, Any]) -> int:
-    """The roundings that a term goes through at most: its product's, its sums', and the last one."""
+    """The most roundings that affect a term: of its product, of the sums, and of the result."""
     second = np.shape(operands[1])
     if routine == "conv2d":
         terms = math.prod(second[1:]) + len(operands[2:])

@@ -89,7 +89,7 @@ def conv2d_backward_data(
     groups: int = 1,
     layout: Layout = "NCHW",
 ) -> Array:
-    """Compute the gradient of a loss by the images of `conv2d`.
+    """Compute the gradient of a loss with respect to the images of `conv2d`.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def conv2d_backward_filter(
     groups: int = 1,
     layout: Layout = "NCHW",
 ) -> Array:
-    """Compute the gradient of a loss by the filters of `conv2d`.
+    """Compute the gradient of a loss with respect to the filters of `conv2d`.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def conv2d_backward_filter(
 
 
 def conv2d_backward_bias(gradient: npt.ArrayLike, *, layout: Layout = "NCHW") -> Array:
-    """Compute the gradient of a loss by the bias of `conv2d`: the sum over images and pixels.
+    """Compute the gradient of a loss with respect to the bias of `conv2d`: the sum over images and pixels.
 
     Parameters
     ----------
@@ -221,12 +221,13 @@ def conv2d_backward_bias(gradient: npt.ArrayLike, *, layout: Layout = "NCHW") ->
 
 
 def _geometry(images: tuple[int, ...], filters: tuple[int, ...], groups: int, **options: Any) -> ConvGeometry:
-    """The taps of one channel and one image, with the channels checked."""
+    """Check the channels, and return the taps for one channel of one image."""
     channels, of_filters = images[1], filters[1]
     if type(groups) is not int or groups < 1 or channels != groups * of_filters or filters[0] % groups:
         raise ShapeError(
-            f"{channels} channels of the images, {filters[0]} filters of {of_filters}, groups={groups!r}\n"
-            "filters have the channels of one group, and as many filters are in each group\n"
+            f"the images have {channels} channels, the {filters[0]} filters have {of_filters}, "
+            f"groups={groups!r}\n"
+            "a filter has the channels of one group, and groups must divide the number of filters\n"
             "check the layout, and the number of groups"
         )
     return conv_geometry((1, *images[2:], 1), (*filters[2:], 1, 1), **options)
@@ -248,6 +249,6 @@ def _bias(bias: npt.ArrayLike, filters: int) -> Array:
     numbers = doubles(bias, "bias")
     if numbers.shape != (filters,):
         raise ShapeError(
-            f"bias has shape {numbers.shape}\none number for each of {filters} filters\nreshape it"
+            f"bias has shape {numbers.shape}\none number for each of {filters} filters is needed\nreshape it"
         )
     return numbers.reshape(-1, 1, 1)

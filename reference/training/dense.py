@@ -54,19 +54,21 @@ def dense(x: npt.ArrayLike, w: npt.ArrayLike, bias: npt.ArrayLike | None = None)
     y = x @ w.T
     if bias is None:
         return y
-    found = doubles(bias, "bias")
-    if found.shape != (len(w),):
-        raise ShapeError(f"bias has shape {found.shape}\none number for each of {len(w)} outputs\nreshape it")
-    return y + found
+    numbers = doubles(bias, "bias")
+    if numbers.shape != (len(w),):
+        raise ShapeError(
+            f"bias has shape {numbers.shape}\none number for each of {len(w)} outputs is needed\nreshape it"
+        )
+    return y + numbers
 
 
 def dense_backward(gradient: npt.ArrayLike, x: npt.ArrayLike, w: npt.ArrayLike) -> DenseGradients:
-    """Compute the gradients by the operands of `dense`.
+    """Compute the gradients with respect to the operands of `dense`.
 
     Parameters
     ----------
     gradient : array_like, (N, O)
-        The gradient by the result.
+        The gradient with respect to the result.
     x, w : array_like
         The layer's operands.
 
@@ -93,11 +95,11 @@ def dense_backward(gradient: npt.ArrayLike, x: npt.ArrayLike, w: npt.ArrayLike) 
 
 
 def _operands(x: npt.ArrayLike, w: npt.ArrayLike) -> tuple[Array, Array]:
-    """Check that x and w are matrices with rows of one length; return both as arrays."""
+    """Check that x and w are matrices with rows of the same length; return both as arrays."""
     rows, weights = doubles(x, "x"), doubles(w, "w")
     if rows.ndim != 2 or weights.ndim != 2 or rows.shape[1] != weights.shape[1]:
         raise ShapeError(
             f"x has shape {rows.shape}, w {weights.shape}\n"
-            "x is (N, I) and w (O, I), with one I\nflatten images"
+            "x must be (N, I) and w (O, I), with the same I\nflatten images"
         )
     return rows, weights

@@ -1,4 +1,4 @@
-"""Layouts of images and filters, and their values in double precision, as every definition here computes."""
+"""Layouts of images and filters; conversion to NCHW and OIHW in double precision."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def to_nchw(x: Array, layout: Layout) -> Array:
 
 
 def from_nchw(x: Array, layout: Layout) -> Array:
-    """Put the channels where the layout has them, in C order."""
+    """Move the channels to their axis in the layout; return an array in C order."""
     return np.ascontiguousarray(x if layout == "NCHW" else np.moveaxis(x, 1, -1))
 
 

@@ -105,9 +105,11 @@ def _labels(labels: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.int
     if ids.dtype.kind not in "iu":
         raise DtypeError(f"labels are of {ids.dtype}\nintegers are needed\nconvert them")
     if ids.shape != shape[:1]:
-        raise ShapeError(f"labels have shape {ids.shape}\none for each of {shape[0]} images\nreshape them")
+        raise ShapeError(
+            f"labels have shape {ids.shape}\none label for each of {shape[0]} images is needed\nreshape them"
+        )
     if not ((ids >= 0) & (ids < shape[1])).all():
         raise RangeError(
-            f"labels from {ids.min()} to {ids.max()}\nclasses are 0 to {shape[1] - 1}\ncheck the labels"
+            f"labels are {ids.min()} to {ids.max()}\nclasses are 0 to {shape[1] - 1}\ncheck the labels"
         )
     return ids.astype(np.int64)

@@ -85,12 +85,12 @@ def batch_norm_backward(
     epsilon: float = EPSILON,
     layout: Layout = "NCHW",
 ) -> BatchNormGradients:
-    """Compute the gradients by the operands of `batch_norm`; mean and variance depend on ``x``, too.
+    """Compute the gradients with respect to `batch_norm`'s operands; mean and variance depend on ``x``.
 
     Parameters
     ----------
     gradient : array_like, of the shape of ``x``
-        The gradient by the result.
+        The gradient with respect to the result.
     x, gamma, epsilon, layout
         As of `batch_norm`.
 
@@ -123,9 +123,12 @@ def batch_norm_backward(
 
 
 def _normalized(x: Array, epsilon: float) -> tuple[Array, Array]:
-    """Images with mean 0 and variance 1 in each channel, and the root that they were divided by."""
+    """Images with mean 0 and variance 1 in each channel, and the square root that they were divided by."""
     if not epsilon > 0:
-        raise RangeError(f"epsilon is {epsilon}\na variance may be 0\ngive a number above 0")
+        raise RangeError(
+            f"epsilon is {epsilon}\nit keeps the divisor from 0, since a variance may be 0\n"
+            "give a number above 0"
+        )
     centred = x - x.mean((0, 2, 3), keepdims=True)
     deviation = np.sqrt((centred * centred).mean((0, 2, 3), keepdims=True) + epsilon)
     return centred / deviation, deviation
@@ -136,6 +139,7 @@ def _per_channel(given: npt.ArrayLike, x: Array, name: str) -> Array:
     numbers = doubles(given, name)
     if numbers.shape != (x.shape[1],):
         raise ShapeError(
-            f"{name} has shape {numbers.shape}\none number for each of {x.shape[1]} channels\nreshape it"
+            f"{name} has shape {numbers.shape}\none number for each of {x.shape[1]} channels is needed\n"
+            "reshape it"
         )
     return numbers.reshape(-1, 1, 1)

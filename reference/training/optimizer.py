@@ -65,7 +65,7 @@ def sgd(
     if not weights.shape == g.shape == v.shape:
         raise ShapeError(
             f"w has shape {weights.shape}, the gradient {g.shape}, the velocity {v.shape}\n"
-            "they have one shape\ngive the gradient by w"
+            "all three must have the same shape\ngive the gradient with respect to w"
         )
     v = momentum * v + g
     return Step(weights - rate * v, v)

@@ -1,4 +1,4 @@
-"""Max and average pooling, and their gradients. Pixels outside the image take no part."""
+"""Max and average pooling, and their gradients. Pixels outside the image are ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def max_pool2d(
     padding: Padding = "VALID",
     layout: Layout = "NCHW",
 ) -> Array:
-    """Take the largest pixel of each window; a NaN in a window is its result.
+    """Take the largest pixel of each window; a window with a NaN gives NaN.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def max_pool2d_backward(
     padding: Padding = "VALID",
     layout: Layout = "NCHW",
 ) -> Array:
-    """Compute the gradient by the images of `max_pool2d`.
+    """Compute the gradient with respect to the images of `max_pool2d`.
 
     The gradient of a window goes to its largest pixel; of equal ones to the first, row by row.
 
@@ -165,7 +165,7 @@ def average_pool2d_backward(
     padding: Padding = "VALID",
     layout: Layout = "NCHW",
 ) -> Array:
-    """Compute the gradient by the images of `average_pool2d`: equal parts for all pixels of a window.
+    """Compute the gradient with respect to the images of `average_pool2d`; a window's pixels share equally.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def average_pool2d_backward(
 def _geometry(
     images: tuple[int, ...], window: PerAxis, stride: PerAxis | None, padding: Padding
 ) -> ConvGeometry:
-    """Check window, stride and padding; return their geometry as that of a convolution."""
+    """Check window, stride and padding; return the geometry of a convolution with the same windows."""
     rows, columns = window if isinstance(window, tuple | list) else (window, window)
     stride = window if stride is None else stride
     g = conv_geometry((1, *images[2:], 1), (rows, columns, 1, 1), stride=stride, padding=padding)

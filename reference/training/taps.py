@@ -1,4 +1,4 @@
-"""The taps of windows that slide over an image: the pixels that they read, and the windows that read them."""
+"""The taps of windows that slide over an image: for each tap, its pixels and its windows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from reference.errors import ShapeError
 
 
 class Tap(NamedTuple):
-    """One tap of a filter: the pixels that it reads, and the windows that read them."""
+    """One tap of a filter: the pixels that it reads, and for each pixel the window that reads it."""
 
-    row: int  # in the window
-    column: int  # in the window
-    pixels: Any  # index of (..., H, W): the pixels inside the image that the tap reads
-    outputs: Any  # index of (..., P, Q): the windows that read them
+    row: int  # the tap's row in the window
+    column: int  # the tap's column in the window
+    pixels: Any  # index into (..., H, W): the pixels inside the image that the tap reads
+    outputs: Any  # index into (..., P, Q): the windows whose tap reads these pixels
 
 
 def taps_of(g: ConvGeometry) -> Iterator[Tap]:

@@ -198,4 +198,6 @@ def check_iterations(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> N
         raise SchemeError(f"seed is {seed!r}\nseeds are 0 to 2**64 - 1\ngive one of them")
     if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
         shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
-        raise NotANumberError(f"tolerance is {shown}\nwith 0 all iterations are done\ngive a number")
+        raise NotANumberError(
+            f"tolerance is {shown}\nit must be a number; 0 runs all iterations\ngive a number"
+        )

@@ -132,7 +132,7 @@ def as_array(given: Any, name: str, needed: str) -> npt.NDArray[Any]:
     """Convert a value to an array of any dtype; raise ShapeError for ragged rows."""
     try:
         return np.asarray(given)
-    except DtypeError as error:  # of a value that describes numbers
+    except DtypeError as error:  # raised by a value that describes numbers
         raise DtypeError(f"{name}: {error}") from None
     except ValueError as error:
         message = f"{name} is not an array: {error}\n{needed} is needed\ngive all rows the same length"

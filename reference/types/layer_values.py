@@ -1,4 +1,4 @@
-"""A value between two layers of a binarized network, and the checks of what a layer makes of it."""
+"""A value between two layers of a binarized network, and checks of a layer's parameters and input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OF_BOOL, OF_INT32, OF_FLOAT32 = ({"dtype": dtype} for dtype in (np.bool_, np.int
 
 @dataclass(frozen=True)
 class Value:
-    """What flows between two layers, for one image.
+    """The shape, kind and range of a value between two layers, for one image.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ def packed_shape(weights: Any, kind: type, axes: int) -> tuple[int, ...]:
 
 
 def check_vector(given: Any, name: str, dtype: Any, size: int) -> Any:
-    """Check a vector of a layer; as int64 unless it holds floats."""
+    """Check a vector of a layer; return integers as int64, and floats unchanged."""
     if not isinstance(given, np.ndarray):
         raise DtypeError(f"{name} is a {type(given).__name__}: give an array of {np.dtype(dtype)}")
     vector = cast("npt.NDArray[Any]", given)
@@ -111,11 +111,11 @@ def check_value(value: Value, kind: Kind | None, axes: int | None = None) -> Non
 def check_same(what: str, given: int, needed: int) -> None:
     """Raise an error for weights whose number of inputs does not fit."""
     if given != needed:
-        raise ShapeError(f"it has {given} input {what}, and {needed} come")
+        raise ShapeError(f"it takes {given} input {what}, and the layer before has {needed}")
 
 
 def check_counts(name: str, given: Any, least: int) -> None:
-    """Refuse what is not two integers from ``least`` on."""
+    """Raise unless a value is two integers of at least ``least``."""
     if not are_counts(given, least, (2,)):
         raise ShapeError(f"{name} is {given!r}: give two integers of at least {least}, below 2**31")
 
@@ -131,7 +131,7 @@ def are_counts(given: Any, least: int, lengths: tuple[int, ...]) -> bool:
 
 
 def check_sides(padding: Any) -> None:
-    """Refuse what is not ((top, bottom), (left, right)) of at least 0."""
+    """Raise unless a padding is ((top, bottom), (left, right)) of numbers of at least 0."""
     try:
         (top, bottom), (left, right) = padding
     except (TypeError, ValueError):

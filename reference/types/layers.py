@@ -1,4 +1,4 @@
-"""The layers of a binarized network: their fields, what each gives for a value, and what makes one invalid.
+"""The layers of a binarized network: their fields, their checks, and the shape and range of their outputs.
 
 A value is bits (1 means +1, 0 means -1) or integers (int32). Each tier has its answer in a table by class.
 """
@@ -55,7 +55,7 @@ _LATER = {"later": True}
 
 
 class Layer:
-    """A layer of a network: its fields are what a file has of it.
+    """A layer of a network; its fields are what a network's file stores.
 
     Each tier has its answer in a table by class: `reference.bnn.inference`, `gpu.bnn`.
 
@@ -76,7 +76,7 @@ class Layer:
 
 
 def _spread(layer: Any, *pairs: str) -> None:
-    """Write one number as a pair for both axes, and a padding for each side; values are checked later."""
+    """Write one number as a pair for both axes, and a padding for each side; values are checked elsewhere."""
     for name in (*pairs, "padding"):
         given: Any = getattr(layer, name)
         if is_integer(given):
@@ -133,15 +133,16 @@ class Conv(Layer):
         return sums((*size, outputs), r * s * channels, value)
 
     def _check_groups(self, channels: int, outputs: int, given: int) -> None:
-        """Refuse groups that do not share the channels that come, or filters, evenly."""
+        """Raise unless groups divide the input's channels and the filters evenly."""
         if not is_integer(self.groups) or self.groups < 1:
             raise ShapeError(f"groups is {self.groups!r}: give an integer of at least 1")
         if self.groups == 1:
             check_same("channels", channels, given)
         elif channels * self.groups != given or outputs % self.groups:
             raise ShapeError(
-                f"{given} channels come to {outputs} filters of {channels} channels in {self.groups} groups\n"
-                "each group has as many channels and filters as the others\n"
+                f"the input has {given} channels, for {outputs} filters of {channels} channels in "
+                f"{self.groups} groups\n"
+                "groups must divide the number of channels and the number of filters\n"
                 f"give filters (R, S, C / {self.groups}, O), with C and O multiples of {self.groups}"
             )
 
@@ -344,10 +345,10 @@ class PadChannels(Layer):
 @shortened
 @dataclass(frozen=True, eq=False)
 class Residual(Layer):
-    """The sum of two ways from one value: ``body(x) + shortcut(x)``, integers.
+    """The sum of two branches of one value: ``body(x) + shortcut(x)``, integers.
 
-    Without layers a way gives its input, which then has to be integers. Type A of the papers: a shortcut of
-    ``Pool("max")`` and `PadChannels`, or none; type B: `Threshold` and a 1×1 `Conv`.
+    A branch without layers returns its input, which must then be integers. Type A of the papers: a shortcut
+    of ``Pool("max")`` and `PadChannels`, or none; type B: `Threshold` and a 1×1 `Conv`.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ class BitPlanes:
 @not_an_array("pass its logits or its classes")
 @shortened
 class Answer(NamedTuple):
-    """What a network says of N images; arrays of NumPy, or of the device that the images are on.
+    """The logits and classes that a network computes for N images, as NumPy or device arrays.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Answer(NamedTuple):
 @not_an_array("pass its logits or its classes")
 @shortened
 class EnsembleAnswer(NamedTuple):
-    """What an ensemble of M networks says of N images; NumPy arrays.
+    """The logits and classes that an ensemble of M networks computes for N images; NumPy arrays.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ from reference.types.packed import PackedBits, PackedTensor
 
 
 def follow(network: Network) -> Iterator[tuple[str, Layer, Value]]:
-    """Each layer with its path and what it gives, in order; the layers of a residual before itself.
+    """Each layer in order, with its path and its output; the layers of a residual come before the residual.
 
     The path of layer i is ``"i"``; in a residual, ``"i.body.j"`` and ``"i.shortcut.j"``.
     """
@@ -88,7 +88,7 @@ def input_value(given: Input) -> Value:
 
 
 def multiply_adds(layer: Layer, given: Value) -> int:
-    """Products of a weight and an element for one image; ``given`` is what the layer gives.
+    """The multiply-adds of a layer for one image; ``given`` is the layer's output.
 
     Taps outside the image count; a residual's are those of its layers.
     """
@@ -96,13 +96,13 @@ def multiply_adds(layer: Layer, given: Value) -> int:
 
 
 def weights_of(layer: Layer) -> int:
-    """The weights of ±1 of a layer; a residual's are those of its layers."""
+    """The number of ±1 weights of a layer, or of all layers in a residual."""
     held = (getattr(layer, one.name) for one in fields(cast("Any", layer)))
     return sum(prod(one.shape) for one in held if isinstance(one, PackedBits | PackedTensor))
 
 
 def check_network(network: Network) -> None:
-    """Raise unless each layer fits the one before it and the sums fit scale, offset and classes."""
+    """Raise unless each layer fits the previous one, and the final sums fit scale, offset and classes."""
     if not network.layers:
         raise ShapeError(f"network {network.name!r} has no layers: give a tuple of at least one")
     *_, (_, _, last) = follow(network)
@@ -119,7 +119,7 @@ def check_network(network: Network) -> None:
 
 
 def _at(path: str, layer: Layer, value: Value, rule: Callable[[Value], Value]) -> Value:
-    """The output of a layer by its rule; errors, also for sums beyond int32, name the layer and its input."""
+    """The output of a layer by ``rule``; errors, also for sums beyond int32, name the layer and its input."""
     where = f"layer {path} ({type(layer).__name__}), given {value}"
     try:
         after = rule(value)
@@ -143,7 +143,7 @@ def _alone(layer: Any, value: Value) -> Value:
 
 
 def _sum(body: Value, shortcut: Value) -> Value:
-    """The sum of the two ways of a residual."""
+    """The sum of the two branches of a residual."""
     if body.kind != "integers" or shortcut.kind != "integers" or body.shape != shortcut.shape:
         raise ShapeError(
             f"the body gives {body}, the shortcut {shortcut}\nboth must give integers of one shape\n"

@@ -70,7 +70,7 @@ TENSOR_LAYOUTS = IMAGE_LAYOUTS + FILTER_LAYOUTS
 
 
 def parts_of(word: Word) -> tuple[int, ...]:
-    """The last axis of words of several numbers: () for those of 32 and 64 bits, (2,) for 128."""
+    """The last axis of words that consist of several numbers: (2,) for 128 bits, () for 32 and 64."""
     return (word // 64,) if word > 64 else ()
 
 

@@ -212,10 +212,10 @@ class Csf(SparseFormat):
 
     def check_arrays(self) -> None:
         """Raise FormatError unless the host arrays fit one another."""
-        order, found = len(self.shape), (len(self.indices), len(self.pointers))
-        if found != (order, order - 1):
+        order, counts = len(self.shape), (len(self.indices), len(self.pointers))
+        if counts != (order, order - 1):
             expected = f"order {order} needs {order} arrays of indices and {order - 1} of pointers"
-            refuse(self, f"there are {found[0]} arrays of indices, {found[1]} of pointers", expected)
+            refuse(self, f"there are {counts[0]} arrays of indices, {counts[1]} of pointers", expected)
         nodes = [*(np.size(level) for level in self.indices[:-1]), fields.nonzeros(self)]
         for level, (mode, count) in enumerate(zip(self.modes, nodes, strict=True)):
             fields.check_indices(self, f"indices[{level}]", self.indices[level], count, mode)

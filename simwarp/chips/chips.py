@@ -27,11 +27,11 @@ Capability = tuple[int, int]
 class Sums:
     """The rule by which tensor cores sum products of floats; see `simwarp.products.rules.Rule`."""
 
-    fraction_bits: int  # kept below the largest exponent
-    sum_bytes: int  # bytes of a row of A that enter one sum
+    fraction_bits: int  # fraction bits that a sum keeps below the largest exponent of its terms
+    sum_bytes: int  # bytes of a row of A whose products enter one sum
     eight_bits: int = 0  # ``fraction_bits`` for e4m3 and e5m2; 0 on a chip without these types
     eight_as_f16: bool = False  # mma.sync, unlike wgmma, converts e4m3 and e5m2 to f16 first
-    confirmed: bool = False  # the rule was verified on the chip
+    confirmed: bool = False  # whether the rule was verified on the chip
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,29 @@ class Chip:
     """
 
     cc: Capability
-    shared_per_multiprocessor: int  # bytes of shared memory
-    shared_per_block: int  # bytes at most
-    warps: int  # resident on a multiprocessor at most
-    blocks: int  # resident on a multiprocessor at most
+    shared_per_multiprocessor: int  # bytes
+    shared_per_block: int  # bytes, at most
+    warps: int  # most resident warps per multiprocessor
+    blocks: int  # most resident blocks per multiprocessor
     rates: Mapping[str, int] = field(default_factory=dict[str, int])
     sums: Sums | None = None  # None for a chip without tensor cores
     lowering: str | None = None
     evidence: str = ""  # the folder of recordings made on this chip; "" without any
-    shared_granularity: int = 128  # a block's shared memory is a multiple of these bytes
-    shared_reserved: int = KIB  # bytes of each block
-    registers: int = 64 * KIB  # of 32 bits, per multiprocessor
+    shared_granularity: int = 128  # a block's shared memory is allocated in multiples of these bytes
+    shared_reserved: int = KIB  # bytes of shared memory that the system reserves in each block
+    registers: int = 64 * KIB  # 32-bit registers per multiprocessor
     registers_per_block: int = 64 * KIB  # at most
     registers_per_thread: int = 255  # at most
-    register_granularity: int = 256  # a warp's registers are a multiple of this
+    register_granularity: int = 256  # a warp's registers are allocated in multiples of this number
     warp_granularity: int = 4  # warps are allocated in multiples of this
     threads_per_block: int = 1024  # at most
-    blocks_per_cluster: int = 0  # at most, 0 without clusters; CUDA needs an opt-in above 8
-    name: str = ""  # of the product; of a capability the compiler's, "sm_90"
-    multiprocessors: int = 0  # 0 for a capability
+    blocks_per_cluster: int = 0  # at most; 0 for a chip without clusters; CUDA needs an opt-in above 8
+    name: str = ""  # the product's name, or for a compute capability the compiler's: "sm_90"
+    multiprocessors: int = 0  # 0 for a compute capability
     clock: float = 0.0  # boost clock in Hz
     bandwidth: float = 0.0  # bytes per second of device memory, from the data sheet
-    copy_bandwidth: float | None = None  # bytes read plus written per second, where a copy was measured
+    # measured bytes per second of a copy, reads plus writes; None if not measured
+    copy_bandwidth: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -90,7 +91,7 @@ def chip_name(cc: Capability) -> str:
 
 
 def _rates(f16: int, bf16: int, f32: int, f64: int, b1: int = 0) -> dict[str, int]:
-    """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
+    """The rates of a chip; those of "integer" and "approximate" are equal on all chips here."""
     own = {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64} | ({"b1": b1} if b1 else {})
     return {**own, "integer": 64, "approximate": 16}
 
@@ -247,12 +248,12 @@ def chip_of(cc: Capability) -> Chip:
 
 
 def multiprocessors_of(cc: Capability) -> int:
-    """The multiprocessors of the first product of a compute capability; an H200's if there is none."""
+    """The multiprocessors of the first product with a compute capability; the H200's if there is none."""
     return next((chip.multiprocessors for chip in CHIPS.values() if chip.cc == cc), 132)
 
 
 def chip(name: str | Chip) -> Chip:
-    """The product of a name, or of a unique prefix of it, regardless of case; SchemeError for any other name.
+    """A chip by its name, or by a unique prefix of it, in any case; SchemeError for other names.
 
     >>> chip("a100").name
     'A100 SXM 80GB'

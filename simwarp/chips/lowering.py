@@ -38,9 +38,9 @@ class Lowering:
     ``instructions`` counts tensor core instructions with all their modifiers, others by their base name.
     """
 
-    family: str  # the product: "b1 xor", "s4 and u4" …
+    family: str  # the kind of product: "b1 xor", "s4 and u4" …
     instructions: Mapping[str, int]
-    native: bool = True  # the tensor core multiplies the operands in their own type
+    native: bool = True  # whether the tensor core multiplies the operands in their own type
     note: str = ""  # the cost and a cheaper instruction; "" where it is native
 
 
@@ -69,7 +69,7 @@ def _read(table: str) -> Iterator[_Fact]:
 
 @cache
 def _facts(cc: Capability) -> tuple[_Fact, ...]:
-    """The lines for a chip, its own before those of earlier chips; none where ptxas was not examined."""
+    """The lowering lines for a chip, its own before those of earlier chips; () if ptxas was not examined."""
     if chip_of(cc).lowering is None:
         return ()
     until = [chip for chip in CAPABILITIES.values() if chip.cc <= cc]

@@ -1,4 +1,4 @@
-"""The command ``simwarp``; without the packages of its extra, an error names the one to install."""
+"""The command ``simwarp``; if packages are missing, an error names the extra to install."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands ``simwarp bench bmm`` and ``bconv``: our calls beside those of libraries installed here."""
+"""The commands ``simwarp bench bmm`` and ``bconv``: our calls compared with installed libraries' calls."""
 
 from __future__ import annotations
 

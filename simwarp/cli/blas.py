@@ -164,7 +164,7 @@ def _request(
 
 
 def _picture(facts: dict[str, Any], other: dict[str, Any] | None, has_marks: bool) -> str:
-    """The timelines as SVG, that of another run on top."""
+    """The timeline of a run as SVG, below that of another run."""
     from simwarp.draw.machine import to_svg
     from simwarp.lab.blas.life import marks_of_report
 

@@ -44,7 +44,7 @@ def bench_command(
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rates as SVG.")] = None,
 ) -> int:
-    """Time policies on a simulated machine, by its clock, on which allocations take no time; or on GPUs.
+    """Time policies on GPUs, or by the clock of a simulated machine, on which allocations take no time.
 
     On GPUs each row is the second of two calls, whose operations all have events, which trace shows.
     """

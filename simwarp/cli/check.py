@@ -125,7 +125,7 @@ def _check(work: Work, simulator: partial[Device], schedules: int, incomplete: b
 
 
 def _check_checks(work: Work, simulator: Any, checks: Any, budget: int, as_json: bool) -> int:
-    """Plant faults in a kernel; 1 if it has faults of its own, or a planted one is not named."""
+    """Plant faults in a kernel; 1 if the kernel has faults of its own, or a planted one is not reported."""
     from simwarp.findings import Finding
     from simwarp.run.self_check import self_check
 

@@ -93,7 +93,8 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "record": (
             "record.record_command",
-            "Record what hardware computes, with its origin: GPU, driver, NVRTC, date, commit, PTX digests.",
+            "Record the results of hardware, with their origin: GPU, driver, NVRTC, date, commit, PTX "
+            "digests.",
         ),
     },
 }
@@ -190,7 +191,7 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _interrupts() -> Generator[list[int]]:
-    """Record each Ctrl-C, as interrupted code may raise another error, a class body for one (Python 3.11)."""
+    """Record each Ctrl-C, since interrupted code may raise another error (a class body in Python 3.11)."""
     noted: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -209,7 +210,7 @@ def _interrupts() -> Generator[list[int]]:
 
 
 def _code_of(error: BaseException) -> int:
-    """Print an error of the user's, and return its exit code; others are raised."""
+    """Print a user's error, and return its exit code; re-raise any other error."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         sys.stderr.write("stopped\n")
         return STOPPED

@@ -1,4 +1,4 @@
-"""The command ``simwarp coverage``: list the supported PTX, or what a file needs beyond it.
+"""The command ``simwarp coverage``: list the supported PTX, or the unsupported instructions of a file.
 
 >>> coverage_command(Path("no-such-file.ptx"))
 Traceback (most recent call last):
@@ -37,9 +37,9 @@ class FormFacts:
     fidelity: str = "unsupported"
     bound: str = ""
     min_sm: int = 0
-    golden: str | None = None  # the recording of hardware
+    golden: str | None = None  # the file with the hardware's recording
     sets: int = 0  # operand tuples of the recording
-    largest_error: float | None = None  # of a bounded form, in the unit of its bound
+    largest_error: float | None = None  # the largest error of a form with an error bound, in the bound's unit
     census: bool = False  # nvcc emits the form for a kernel of the census
     invariant: str = ""  # the comparison of results that the PTX ISA leaves open
 
@@ -60,12 +60,12 @@ class Lack:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """The reasons why a kernel cannot run; none if it can."""
+    """The reasons why a kernel cannot run; empty if it can."""
 
-    name: str  # in the source, with parameters if several have that name
-    entry: str  # name in the PTX
+    name: str  # kernel name in the source, with parameters if it is overloaded
+    entry: str  # kernel name in the PTX
     lacks: list[Lack] = field(default_factory=list[Lack])  # unsupported opcodes
-    error: str = ""  # the message of any other error of linking
+    error: str = ""  # the message, if linking failed for another reason
 
     @property
     def runs(self) -> bool:

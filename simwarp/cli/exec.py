@@ -20,7 +20,7 @@ PROGRAM = "PROGRAM"
 
 
 class ExecGroup(TyperGroup):
-    """A group of one command, which takes the words behind the program as the program's own."""
+    """A group with one command; all words behind the program's name are the program's arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the subcommand `PROGRAM` before the arguments."""

@@ -36,7 +36,7 @@ def check_outputs(sarif: Path | None, github: bool, as_json: bool) -> None:
 def export(
     findings: Sequence[Finding], sarif: Path | None, github: bool, paths: Mapping[str, str], ptx: str = ""
 ) -> None:
-    """Write the findings to a file, print them as annotations, or both."""
+    """Write the findings to a SARIF file, print them as GitHub annotations, or both."""
     if sarif is not None:
         write_text(sarif, json.dumps(to_sarif(findings, paths, ptx), indent=2) + "\n", "--sarif")
     if github:

@@ -117,12 +117,12 @@ def _place(operand: Operand, *numbers: int) -> dict[str, Any]:
 
 
 def _parsed(found: Fragments, question: str, option: str, example: str) -> tuple[Operand, list[int]]:
-    """The operand and the two or three numbers of a place."""
+    """Parse a question such as A:3,4 into an operand and two or three numbers."""
     name, colon, rest = question.partition(":")
     parts = [part.strip() for part in rest.split(",")]
     if not colon or len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         raise SchemeError(
-            f"{option} {question} is not a place\n"
+            f"{option} {question} is not a position in an operand\n"
             "give an operand, a colon and two or three numbers with commas between them\n"
             f"as {option} {example}"
         )
@@ -137,7 +137,7 @@ def _parsed(found: Fragments, question: str, option: str, example: str) -> tuple
 def _report(
     instruction: str, found: Fragments, operands: list[Operand], answers: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The instruction, its lowerings and its operands as plain data; without answers, also every element."""
+    """The instruction, its lowerings and operands as plain data; without ``answers``, all elements, too."""
     return {
         "instruction": found.opcode,
         "shape": found.shape._asdict(),

@@ -24,7 +24,7 @@ _SHOWN = (64, 32)
 def picture_of(
     instruction: str, operand: str | None = None, *, registers: bool = False, most: Most = WHOLE
 ) -> Picture:
-    """The picture of one operand, of at most so many rows and columns of cells, or of the whole product."""
+    """The picture of one operand, cut to ``most`` rows and columns of cells, or of the whole product."""
     found = fragments_of(instruction)
     held = [held_of(one) for one in chosen(found, operand)]
     if registers or len(held) == 1 or not found.shape.k:
@@ -45,7 +45,7 @@ def _joined(title: str, pictures: Sequence[Picture]) -> Picture:
 
 
 def chosen(found: Fragments, name: str | None) -> list[Operand]:
-    """The operand of a name; all operands for None."""
+    """The operand with this name, in a list; all operands for None."""
     if name is None:
         return list(found.operands.values())
     if name.lower() not in found.operands:

@@ -26,8 +26,8 @@ _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".
 class Images:
     """The input images of a network, read from their files part by part."""
 
-    names: list[str]  # of each image: its file, or its index in the array
-    part: Callable[[range], Array]  # reads a range of images, (N, *shape)
+    names: list[str]  # name of each image: its file, or its index in the array
+    part: Callable[[range], Array]  # function that reads a range of images, (N, *shape)
     at_once: int  # images of one part
 
     def parts(self) -> Iterator[Array]:
@@ -38,7 +38,7 @@ class Images:
 
 
 def open_images(path: Path, given: Input, most: int = 64) -> Images:
-    """The images of a file or folder for a network's input; at most ``most`` at once."""
+    """The images of a file or folder for a network's input, read at most ``most`` at a time."""
     at_once = max(1, min(most, _AT_ONCE // int(np.prod(given.shape))))
     if path.suffix == ".npy":
         array = _array(path, given.shape)
@@ -82,7 +82,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> Array:
-    """An image as bytes (H, W, C); its size is compared before its pixels are read."""
+    """An image as bytes (H, W, C); its size is checked before its pixels are decoded."""
     pillow = _pillow()
     height, width, channels = shape
     if channels not in (1, 3):

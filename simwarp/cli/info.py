@@ -71,7 +71,7 @@ def gather() -> dict[str, Any]:
 
 
 def _explain(scheme: AnyScheme) -> str:
-    """One line about a scheme of `gpu.bmm`: its unit, its method, and the fallback beyond its largest K."""
+    """Describe a scheme of `gpu.bmm` in one line: its unit, its method, and its fallback for a larger K."""
     from gpu.bmm.schemes import TensorCoreScheme
     from gpu.bmm.skinny import SkinnyScheme
     from gpu.bmm.warpgroups import WarpgroupScheme

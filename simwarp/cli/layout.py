@@ -23,7 +23,7 @@ def layout_command(
     """Draw which word of a packed bit matrix holds each element."""
     from simwarp.draw.formats import layout_picture
 
-    options: Any = {"word": word, "first": first}  # layout_picture refuses unknown values
+    options: Any = {"word": word, "first": first}  # layout_picture raises for unknown values
     given: Any = layout
     extent = integers(shape) if shape else tuple(one for one in (rows, cols) if one is not None)
     if len(extent) != 2 or (shape and (rows, cols) != (None, None)):

@@ -1,4 +1,4 @@
-"""The command ``simwarp net``: what a binarized network is, what it says of images, and its conversion."""
+"""The command ``simwarp net``: show a binarized network, run it on images, and convert from other formats."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tier(StrEnum):
 
 
 class Model(StrEnum):
-    """The networks of the papers, or one that its file describes."""
+    """The networks of the papers by name; "keras" reads the network from the file."""
 
     mlp = "mlp"
     vgg_cifar = "vgg-cifar"
@@ -75,7 +75,7 @@ class Given(StrEnum):
 
 @net_app.command("info")
 def info_command(file: File, as_json: Json = False) -> int:
-    """Show the layers of a network, what each gives, its weights and its multiply-adds."""
+    """Show the layers of a network: each one's output, weights and multiply-adds."""
     from reference import bnn
 
     network = bnn.load(file)

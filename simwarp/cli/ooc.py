@@ -135,7 +135,7 @@ def trace_command(
         typer.Option("--json", metavar="FILE", help="Write the report and both timelines; - prints it."),
     ] = None,
 ) -> int:
-    """Run a call on a simulated machine without values or a GPU, beside what the model predicts."""
+    """Run a call on a simulated machine without values or a GPU, and compare its time with the prediction."""
     from simwarp.draw.machine import to_svg
     from simwarp.lab import machines
     from simwarp.lab.outofcore import report

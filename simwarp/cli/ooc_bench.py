@@ -22,7 +22,7 @@ def bench_command(
         typer.Option("--json", metavar="FILE", help="Write a machine-readable report; - prints it."),
     ] = None,
 ) -> int:
-    """Remake results of the paper on a simulated P100: by its clock, not yours."""
+    """Reproduce results of the paper on a simulated P100, by the simulated clock."""
     from simwarp.lab.outofcore.paper import FIGURES, measured
 
     names = tuple(FIGURES) if figures == "all" else tuple(part.strip() for part in figures.split(","))

@@ -119,7 +119,7 @@ def digits_network() -> Network:
 
 
 def planned(trainer: Trainer, machine: Any) -> dict[str, Any]:
-    """The plan, and a step of it on the clock of a simulated machine without values."""
+    """The plan of a training, and the timeline of one step on a simulated machine without values."""
     from gpu.outofcore.networks.rehearsal import rehearse
 
     plan = trainer.explain()
@@ -128,7 +128,7 @@ def planned(trainer: Trainer, machine: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Images and labels to train on, and others to recognise, which may be none."""
+    """Images and labels for training, and a test set that may be empty."""
 
     images: Any
     labels: Any
@@ -186,7 +186,7 @@ def _plan(trainer: Trainer) -> dict[str, Any]:
 
 
 def digits() -> Sample:
-    """Scikit-learn's handwritten digits as training images; one in `HELD_BACK` is for testing."""
+    """Scikit-learn's handwritten digits as training images; every `HELD_BACK`-th one is for testing."""
     images, labels = _digits()
     rest = [index for index in range(len(labels)) if index % HELD_BACK]
     return Sample(images[rest], labels[rest], images[::HELD_BACK], labels[::HELD_BACK])
@@ -216,7 +216,7 @@ def _digits() -> tuple[Any, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    """Print the plan of a training, and its measured times beside the predicted ones, as text."""
+    """Print the plan of a training, and its measured and predicted times, as text."""
     console = wide_console(highlight=False)
     for line in facts["plan"]:
         console.print(Text(line))

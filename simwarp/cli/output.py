@@ -90,7 +90,7 @@ def print_json(value: Any, indent: int = 2) -> None:
 
 
 def write_text(path: Path | str, text: str, option: str) -> None:
-    """Write a file that an option names, and say so on stderr."""
+    """Write a file that an option names, and report its path on stderr."""
     write_output(path, lambda file: file.write(text.encode()), f"choose another file with {option}")
     sys.stderr.write(f"wrote {path}\n")
 
@@ -121,13 +121,13 @@ class _Uncut(Console):
 
 
 def wide_console(**options: Any) -> Console:
-    """A console as wide as the terminal, or `WIDE` columns for a file or a pipe; it cuts no line."""
+    """A console as wide as the terminal, or `WIDE` columns for a file or pipe; long lines are not cut."""
     console = _Uncut(**options)
     return console if console.is_terminal else _Uncut(width=WIDE, **options)
 
 
 class _Whole(Table):
-    """A table of which only the columns that may be cut become narrower than their text."""
+    """A table that shrinks only its cuttable columns below the width of their text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Take the width that the uncut columns need, even if the terminal is narrower."""
@@ -140,7 +140,7 @@ class _Whole(Table):
 
 
 def _widest(console: Console, column: Column) -> int:
-    """The columns of the terminal that a column of a table needs."""
+    """The width, in terminal columns, that a column of a table needs."""
     options = console.options.update(max_width=WIDE)
     return max(Measurement.get(console, options, cell).maximum for cell in (*column.cells, column.header))
 
@@ -159,7 +159,7 @@ def table(*words: str, numbers: tuple[str, ...] = (), cut: tuple[str, ...] = (),
 
 
 def cuttable(text: str, style: str = "") -> Text:
-    """A cell of a column that may be cut: it stays on its line."""
+    """A cell of a column that may be cut: its text is not wrapped."""
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 

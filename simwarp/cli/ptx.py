@@ -1,4 +1,4 @@
-"""The command ``simwarp ptx``: the PTX of each source line, and what the line costs.
+"""The command ``simwarp ptx``: the PTX of each source line, and the costs of the line.
 
 >>> ptx_command(Path("no-such-file.cu"))
 Traceback (most recent call last):
@@ -134,7 +134,7 @@ def _total(listing: Listing) -> LineCost:
 
 
 def _show(source: Source, listings: list[Listing]) -> None:
-    """Print each function: its source lines, and beside or, on a narrow terminal, below each its PTX."""
+    """Print each function's source lines with their PTX: beside them, or below on a narrow terminal."""
     console = wide_console(highlight=False, soft_wrap=True)
     for listing in listings:
         console.print(Text(listing.name, style="bold"))
@@ -146,7 +146,7 @@ def _show(source: Source, listings: list[Listing]) -> None:
 
 
 def _table(source: Source, listing: Listing) -> Table:
-    """The source of a function, and beside each line its PTX and its costs."""
+    """A table of a function's source lines, each with its PTX and costs beside it."""
     shown = table("line", "source", "PTX", "bytes", "operations", numbers=("instructions",))
     for column in shown.columns[1:3]:
         column.no_wrap, column.overflow = False, "fold"
@@ -172,7 +172,7 @@ def _stacked(source: Source, listing: Listing) -> Iterator[Text]:
 
 
 def _source_of(source: Source, listing: Listing) -> dict[str, tuple[str, str]]:
-    """Each line's place, "" without line information, and its text without the indentation of all lines."""
+    """Source location of each line ("" without line information), and its text without common indentation."""
     texts = {cost.line: printable(_text_of(source, cost.line).expandtabs(4)) for cost in listing.costs}
     indents = [len(text) - len(text.lstrip()) for text in texts.values() if text.strip()]
     common = min(indents, default=0)

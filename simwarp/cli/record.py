@@ -47,7 +47,7 @@ def record_command(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one on each core.")] = 0,
     as_json: Json = False,
 ) -> int:
-    """Record what hardware computes, with its origin: GPU, driver, NVRTC, date, commit, PTX digests.
+    """Record the results of hardware, with their origin: GPU, driver, NVRTC, date, commit, PTX digests.
 
     A subject's file is replaced once all its questions are answered; Ctrl-C keeps the old file.
     """

@@ -1,4 +1,4 @@
-"""The command ``simwarp net study``: what the parts of a binarized network cost on a device."""
+"""The command ``simwarp net study``: measure the costs of a binarized network's parts on a device."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def study_command(
     ] = None,
     svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a plot as SVG.")] = None,
 ) -> int:
-    """Study what the parts of a binarized network cost: seconds on a GPU, instructions on the simulator."""
+    """Study the cost of a binarized network's parts: seconds on a GPU, instructions on the simulator."""
     subject = _subject(study, file, size, width)
     from simwarp.lab import network_studies as studies
 
@@ -119,7 +119,7 @@ def _subject(study: Study, file: str, size: int | None, width: int | None) -> An
     if file not in MODELS:
         if options:
             raise SchemeError(
-                f"--{next(iter(options))} with {file}: a file has its sizes\n"
+                f"--{next(iter(options))} with {file}: the file fixes the sizes\n"
                 f"leave it out, or name one of {', '.join(MODELS)}"
             )
         return bnn.load(Path(file))

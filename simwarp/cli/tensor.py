@@ -44,7 +44,7 @@ class Base(StrEnum):
 
 
 class Header(StrEnum):
-    """The first lines of a .tns file: its order and dimensions, or nonzeros."""
+    """The first lines of a .tns file: a header of order and dimensions, or nonzeros."""
 
     auto = "auto"
     yes = "yes"
@@ -208,7 +208,7 @@ def _size(tensor: Coo) -> dict[str, Any]:
         "order": len(tensor.shape),
         "nonzeros": nonzeros,
         "duplicates": nonzeros - distinct,
-        "density": distinct / math.prod(tensor.shape),  # of Python integers, which do not overflow
+        "density": distinct / math.prod(tensor.shape),  # product of Python integers, which cannot overflow
         "indices": str(tensor.coords.dtype),
         "values": str(tensor.values.dtype),
     }

@@ -69,7 +69,7 @@ def verify_command(
     if device is not Where.cuda:
         devices[SIMULATOR] = simulator
     if device is not Where.sim:
-        cuda = small(cuda_device())  # one for all inputs
+        cuda = small(cuda_device())  # one device for all inputs
         devices[CUDA] = lambda: cuda
     if CUDA in devices and jobs > 1:
         raise SchemeError(
@@ -98,7 +98,7 @@ def verify_command(
 
 
 def _by_case(texts: list[str], cases: dict[str, int]) -> dict[str, int]:
-    """The most inputs of each case, of texts ``N`` and ``CASE=N``; one of a case counts before the other.
+    """The most inputs of each case, from options ``N`` and ``CASE=N``; the latter take precedence.
 
     ``all`` are those that cover the case's combinations, which are given for each case.
     """

@@ -31,7 +31,7 @@ _KEPT = 2
 
 
 class Owner:
-    """Releases an allocation when the last array or view that refers to this object is gone."""
+    """Releases an allocation when the last array or view that refers to this object is deleted."""
 
     def __init__(self, memory: Memory, allocation: Allocation) -> None:
         self.memory, self.allocation = memory, allocation
@@ -62,7 +62,7 @@ class DeviceArray:
         return self._allocation.name
 
     def describe(self, find_shape: Callable[[], Shape | None], read_only: bool) -> None:
-        """Set the function that returns the shape for faults, and whether kernels may only read the array."""
+        """Set the function that returns the array's shape for faults, and whether kernels must not write."""
         self._allocation.find_shape, self._allocation.read_only = find_shape, read_only
 
     @property
@@ -76,7 +76,7 @@ class DeviceArray:
         self.put(host)
 
     def put(self, host: Any) -> None:
-        """Copy a host array, also in a capture: the initial value of a variable."""
+        """Copy a host array into the array, even during a capture: the initial value of a variable."""
         host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
             alike = self.dtype == np.uint8 and host.nbytes == self.nbytes
@@ -108,7 +108,7 @@ class DeviceArray:
         return self._bytes.view(self.dtype).reshape(self.shape)
 
     def copy_to(self, host: npt.NDArray[Any], stream: Stream | None = None) -> None:
-        """Copy the array to a host array at once, without the deferred checks."""
+        """Copy the array to a host array immediately, without the deferred checks."""
         refuse(self.device, f"a download of {self.name}")
         self.device.end_overlaps()
         host[...] = self._bytes.view(self.dtype).reshape(self.shape)
@@ -134,7 +134,7 @@ class DeviceArray:
     def __ne__(self, other: object) -> Any:
         return np.not_equal(np.asarray(self), np.asarray(other))
 
-    __hash__ = object.__hash__  # an array may be a key: it is one place in memory
+    __hash__ = object.__hash__  # arrays hash by identity: each is one range of memory
 
     def __len__(self) -> int:
         if not self.shape:
@@ -155,7 +155,7 @@ class DeviceArray:
         return np.concatenate([np.empty(0, np.bool_), *blocks]).reshape(self.shape)
 
     def unwritten_blocks(self) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-        """`unwritten` in blocks that take little memory, each with its first element's number."""
+        """Yield `unwritten` block by block to save memory, each block with its first element's number."""
         self.device.synchronize()
         size, meaningful = max(self.dtype.itemsize, 1), _meaningful(self.dtype)
         for first in range(0, self.nbytes // size, _BLOCK):
@@ -165,7 +165,7 @@ class DeviceArray:
             yield first, np.asarray(missing[:, meaningful].any(axis=1))
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None, offset: int = 0) -> DeviceArray:
-        """An array on the same bytes, from byte ``offset`` on, with another shape or dtype."""
+        """An array of another shape or dtype in the same memory, from byte ``offset`` on."""
         shape, dtype = shape_of("view", shape), self.dtype if dtype is None else dtype_of("view", dtype)
         other = DeviceArray(self.device, self._owner, shape, dtype, self._offset + offset)
         if offset < 0 or other._offset + other.nbytes > self._allocation.size:
@@ -189,7 +189,7 @@ def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
 
 
 def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    """A mask of the bytes of an element that hold a value; False for the padding of a structure."""
+    """A mask of the bytes of an element that hold data; False in the padding of a structure."""
     if dtype.subdtype is not None:
         of_one = _meaningful(dtype.subdtype[0])
         return np.tile(of_one, dtype.itemsize // of_one.size)

@@ -342,7 +342,7 @@ class Device:
             self.launch(plan, given)
 
     def capture(self) -> AbstractContextManager[Graph]:
-        """Capture the launches of a ``with`` block into a graph; checks of arguments are made at once."""
+        """Capture the launches of a ``with`` block into a graph; arguments are checked during the block."""
         return capture(self)
 
     @cached_property
@@ -357,7 +357,7 @@ class Device:
         return np.empty(shape_of("pinned", shape), dtype_of("pinned", dtype))
 
     def is_pinned(self, host: npt.NDArray[Any]) -> bool:
-        """True: a copy is made at once, from any host memory."""
+        """True: a copy is done immediately, from any host memory."""
         return True
 
     def stream(self, *, independent: bool = False) -> Stream:
@@ -382,7 +382,7 @@ class Device:
 
     @property
     def queue(self) -> int:
-        """The stream of the device's launches; work is done as soon as it is queued, so all are alike."""
+        """The stream of the device's launches; work is done when it is queued, so all streams are equal."""
         return 0
 
     def wait(self) -> None:
@@ -407,11 +407,11 @@ class Device:
         """Run the deferred checks; all work is already done."""
         refuse(self, "a synchronisation")
         self.end_overlaps()
-        while self._checks:  # if one raises, the others run at the next synchronisation
+        while self._checks:  # if one check raises, the next synchronisation runs the others
             self._checks.pop(0)()
 
     def end_overlaps(self) -> None:
-        """Let no later launch overlap those before: they have ended for the host or for a copy."""
+        """Prevent later launches from overlapping earlier ones, which the host or a copy has waited for."""
         for stream in (self.default_stream, *self._streams):
             stream.unfinished = ()
 

@@ -1,4 +1,4 @@
-"""Launches that are captured instead of being made, and made again together."""
+"""Graphs: launches that are captured instead of executed, and later launched together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Graph:
-    """Launches that were captured, which keep their arrays alive.
+    """Captured launches; the graph keeps their arrays alive.
 
     >>> import numpy as np
     >>> import simwarp
@@ -56,7 +56,7 @@ class Graph:
         self._kept.extend(arrays)
 
     def launch(self, stream: Stream | None = None) -> None:
-        """Make all launches again, in their order, with the same arguments."""
+        """Execute all captured launches, in their order, with the same arguments."""
         if not self._ended:
             raise CaptureError(
                 "launch of a graph whose capture has not ended\n"

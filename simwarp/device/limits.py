@@ -1,4 +1,4 @@
-"""The limits of a launch: of the chip, of the kernel, and of what is resident together.
+"""Limits of a launch: those of the chip, of the kernel, and of blocks resident together.
 
 Sources: CUDA C++ Programming Guide 13.0, "Compute Capabilities"; PTX ISA 9.0, 11.4 (performance directives)
 and 11.7 (clusters); CUDA Runtime API, ``cudaLaunchCooperativeKernel``.
@@ -53,7 +53,7 @@ class Geometry:
 
 
 def check_launch(program: Program, asked: Geometry, chip: Chip, multiprocessors: int) -> Dim | None:
-    """Raise LimitError for a launch that CUDA refuses; return its clusters, None for a launch without.
+    """Raise LimitError for a launch that CUDA refuses; return its cluster extent, None without clusters.
 
     Registers are a low estimate, see `registers_of_thread`.
     """
@@ -96,7 +96,7 @@ _estimate = lru_cache(maxsize=64)(registers_of)
 
 
 def _check_block(program: Program, name: str, asked: Geometry, chip: Chip) -> None:
-    """Refuse a block that is too large, or another one than the kernel requires."""
+    """Raise for a block that is too large, or whose size differs from the one that the kernel requires."""
     block, required = asked.block, program.required_block
     most = min(program.max_threads or chip.threads_per_block, chip.threads_per_block)
     if min(block) < 1 or not 1 <= asked.threads <= most:
@@ -167,7 +167,7 @@ def _check_cooperative(
 ) -> None:
     """Refuse a cooperative launch of more blocks than are resident together."""
     blocks = math.prod(asked.grid)
-    if blocks <= multiprocessors:  # one on each, whatever its registers
+    if blocks <= multiprocessors:  # each multiprocessor holds one block, however many registers it has
         return
     try:
         found = resident(program, chip, asked.threads, asked.shared)

@@ -333,7 +333,7 @@ def _text(ptx: str) -> _Text:
 
 @contextmanager
 def _uncollected() -> Generator[None]:
-    """Collect no garbage meanwhile: nearly all that is made stays, and visiting it took half of the time."""
+    """Disable the garbage collector for a while: nearly all new objects stay, and visiting them is slow."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -344,7 +344,7 @@ def _uncollected() -> Generator[None]:
 
 
 def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
-    """Convert the arguments of a launch: name of each parameter → its bytes."""
+    """Convert the arguments of a launch to bytes, by the names of the parameters."""
     wanted = kernel.program.parameters
     if len(args) != len(wanted):
         raise LaunchError(

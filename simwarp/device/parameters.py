@@ -31,7 +31,7 @@ def scalar(kernel: Parameters, position: int, value: Any) -> Any:
     dtype = DTYPES[parameter.type]
     given: Any = value
     if parameter.type.startswith("b") and isinstance(value, np.generic) and given.nbytes == dtype.itemsize:
-        return given  # the PTX has only the width, not the type
+        return given  # PTX declares the parameter's width, not its type
     is_float = dtype.kind == "f"
     exact = isinstance(value, np.generic) and given.nbytes == dtype.itemsize and given.dtype.kind in "fiu"
     if exact and (given.dtype.kind == "f") == is_float:  # the usual case

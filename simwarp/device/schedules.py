@@ -82,7 +82,7 @@ class Outcome:
     schedule: Schedule
     value: str
     """Of the element; the array's shape and type, if these differ; or the fault that stopped the run."""
-    bits: str = ""  # the element in hexadecimal; "" if there is none
+    bits: str = ""  # the element's bits in hexadecimal; "" if there is no such element
     write: Write | None = None
     fault: KernelFault | None = None
 
@@ -101,11 +101,11 @@ class Outcome:
 class Difference:
     """An array that differs between the first schedule and another one."""
 
-    array: str  # "" if a fault stopped the run under the other schedule
+    array: str  # name of the array; "" if a fault stopped the run under the other schedule
     index: tuple[int, ...]  # the first element that differs, in C order; () if shapes or types differ
     first: Outcome
     other: Outcome
-    count: int = 1  # elements that differ, of ``size``
+    count: int = 1  # number of elements that differ, out of ``size``
     size: int = 1
 
     @property
@@ -129,7 +129,7 @@ class Difference:
 class Differences:
     """The differences between the results of several schedules: a sequence of `Difference`."""
 
-    compared: tuple[Schedule, ...]  # the schedules with a result; the others are compared with the first
+    compared: tuple[Schedule, ...]  # the schedules with a result; the first is compared with each other one
     declined: Mapping[Schedule, str]  # the schedules that cannot run the kernel, with the reason
     differences: tuple[Difference, ...]
     faults: tuple[KernelFault, ...]  # collected under all schedules, each once
@@ -185,7 +185,7 @@ def compare_schedules(
     checks: str | Mapping[str, str] = MappingProxyType({"races": "report"}),
     device: MakeDevice = Device,
 ) -> Differences:
-    """Run the same work under several schedules and compare the results, bit by bit, with those of the first.
+    """Run the same work under several schedules; compare each result bit by bit with that of the first.
 
     ``run`` gets a fresh device of the constructor ``device``, e.g. ``functools.partial(Device, cc=(8, 0))``,
     launches kernels on it and returns an array, or a mapping of names to arrays, of NumPy or of the device;

@@ -34,4 +34,4 @@ class Device(Protocol):
         """Run the deferred checks; all work is already done."""
 
     def end_overlaps(self) -> None:
-        """Let no later launch overlap those before: they have ended for the host or for a copy."""
+        """Prevent later launches from overlapping earlier ones, which the host or a copy has waited for."""

@@ -70,7 +70,7 @@ class Event:
         self._time = time.perf_counter()
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let the stream wait for the event, which has already happened."""
+        """Make the stream wait for the event, which has already happened."""
 
     def synchronize(self) -> None:
         """Wait until the event has happened, which it already has."""

@@ -1,4 +1,4 @@
-"""Images of a simulated device, and the textures and surfaces by which kernels reach them."""
+"""Images of a simulated device, and the textures and surfaces through which kernels access them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class DeviceImage:
 
 
 class Handle:
-    """A texture or surface of a device: an argument for kernels, where it is a number of 64 bits, ``handle``.
+    """A texture or surface of a device; kernels receive its 64-bit number, ``handle``.
 
     The number is invalid once this object is gone.
     """
@@ -80,7 +80,7 @@ class SurfaceHandle(Handle):
 
     @property
     def pointer(self) -> int:
-        """The handle: host code takes it as an array that a kernel writes."""
+        """The handle's number; host code may treat the surface as an array that a kernel writes."""
         return self.handle
 
     def download(self) -> npt.NDArray[Any]:

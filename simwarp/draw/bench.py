@@ -1,4 +1,4 @@
-"""Plots of benchmarks as SVG: the calls and their kernels below the roof of a chip's products of bits."""
+"""Plots of benchmarks as SVG: measured rates of calls and kernels under the roofline for products of bits."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def check_roof(roof: Mapping[str, Any] | None, device: str) -> None:
 
 
 def _speeds(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Operations per second of a call, and of its kernels."""
+    """Operations per second of a call, and of its kernels alone."""
     return row.get("rate"), row.get("kernels_rate")
 
 
 def _points(axes: Axes, number: int, row: Mapping[str, Any]) -> Iterator[str]:
-    """The points of a row, the upper one with its number."""
+    """The points of a row's call and kernels; the upper point gets the row's number."""
     intensity, (call, kernels) = row["intensity"], _speeds(row)
     top = kernels or call or axes.roof(intensity)
     yield axes.point(intensity, call or axes.roof(intensity), "hollow")
@@ -70,7 +70,7 @@ def _points(axes: Axes, number: int, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _words(row: Mapping[str, Any]) -> str:
-    """A row of a benchmark as one line of text: case, implementation, operands and speeds."""
+    """One line of text for a benchmark row: case, implementation, operands and rates."""
     call, kernels = _speeds(row)
     speeds = [
         f"{si(speed, 'op/s')} {of}" for speed, of in ((call, "a call"), (kernels, "its kernels")) if speed

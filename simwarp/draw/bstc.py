@@ -157,7 +157,7 @@ _COLUMN = np.full(lanes.WARP_SIZE, 1 << _BIT, np.uint32)
 
 
 def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> Lines:
-    """The grids of the input and of each step's result; marked bits stay marked as they move."""
+    """The grids of the input and of each step's result; the marks move with their bits."""
     size = 9 if len(steps) == 1 else 6
     grids = [_grid("before", PROBE, marks, size=size)]
     for i, (title, step) in enumerate(steps, 1):

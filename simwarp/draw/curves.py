@@ -1,4 +1,4 @@
-"""Curves in panels below one another as SVG, with a legend: rates over sizes."""
+"""Curves as SVG, in panels one below another, with a legend: rates over sizes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Plot(NamedTuple):
     """A figure of curves: panels one below another, with a common horizontal axis."""
 
     title: str
-    panels: Mapping[str, Mapping[str, Points]]  # curves by their names, by the name of their panel
-    across: str  # the quantity to the right
-    unit: str  # of the values
+    panels: Mapping[str, Mapping[str, Points]]  # panel name → curve name → points
+    across: str  # the quantity on the horizontal axis
+    unit: str  # unit of the values on the vertical axis
     notes: Sequence[str] = ()
 
 
 def to_svg(plot: Plot) -> str:
-    """A plot as one self-contained ``<svg>`` element; values begin at 0, a single point is a dot.
+    """A plot as one self-contained ``<svg>`` element; the vertical axis begins at 0, a single point is a dot.
 
     >>> svg = to_svg(Plot("rates", {"dgemm": {"paper": [(1024, 1e12), (2048, 2e12)]}}, "N", "FLOP/s"))
     >>> svg.count("<polyline"), ">2 TFLOP/s<" in svg

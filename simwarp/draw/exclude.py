@@ -188,6 +188,6 @@ def _check(**sizes: tuple[int, ...]) -> None:
         if min(numbers) < least:
             raise ShapeError(
                 f"{name}={numbers[0] if len(numbers) == 1 else numbers}\n"
-                "sizes, strides and dilations are counted from 1, the rest from 0\n"
+                "sizes, strides and dilations are at least 1, other arguments at least 0\n"
                 f"give {name} whole numbers of at least {least}"
             )

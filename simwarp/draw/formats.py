@@ -84,7 +84,7 @@ def place(
 
 
 def element(index: tuple[int, ...], bit: int, *, layout: Layout, word: Word, first: First) -> tuple[int, ...]:
-    """The element, (row, column) or (matrix, row, column), of a bit of ``words[index]``: `place` inverted."""
+    """The element, (row, column) or (matrix, row, column), of a bit of ``words[index]``; undoes `place`."""
     is_long = bool(parts_of(word))
     bit += 64 * index[-1] if is_long else 0
     *matrix, block, line = index[:-1] if is_long else index
@@ -160,7 +160,7 @@ def _check(layout: object, word: object, rows: object, columns: object, first: o
 
 
 def _around(word: int, words: Collection[dict[int, int]]) -> list[int | None]:
-    """The bits to draw: those at both ends of a word and at both ends of its elements, None for each gap."""
+    """The bits to draw: at both ends of a word and of its elements, with None for each gap."""
     edges = {edge for elements in words for edge in (min(elements), max(elements))}
     keep = {*range(3), *range(word - 3, word), *(edge + d for edge in edges for d in (-1, 0, 1))}
     return with_gaps([b for b in range(word - 1, -1, -1) if b in keep or {b - 1, b + 1} <= keep])

@@ -361,7 +361,7 @@ def _check_product(a: Held | None, b: Held | None, d: Held) -> None:
 
 
 def _run(words: Numbers) -> int:
-    """The largest run along the last axis such that the words of each run are equal."""
+    """The length of the longest runs of equal words along the last axis."""
     extent = words.shape[-1]
     for run in range(extent, 1, -1):
         if extent % run == 0:

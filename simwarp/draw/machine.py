@@ -1,4 +1,4 @@
-"""Timelines of machines as SVG: a row for each stream of each device, runs above one another on one axis."""
+"""Timelines of machines as SVG: a row per stream of each device; several runs share one time axis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Mark(NamedTuple):
 
 
 def to_svg(runs: Sequence[Mapping[str, Any]], marks: Iterable[Mark] = ()) -> str:
-    """The timelines of runs, the first on top, as one ``<svg>`` element; marks are points of the last run.
+    """The timelines of runs, the first on top, as one ``<svg>`` element; marks are times in the last run.
 
     Runs are the data of ``simwarp blas trace --json``, or with a ``call`` in place of routine and sizes. The
     ``device`` of a timeline that a model predicts is "model".
@@ -88,7 +88,7 @@ def _title(run: Mapping[str, Any]) -> str:
 
 
 def _rows(run: Mapping[str, Any], timeline: Timeline, top: float) -> _Rows:
-    """The place of each row; a line of text is above the rows of each device."""
+    """The vertical position of each row; a line of text is above the rows of each device."""
     rows: _Rows = {}
     for device in range(len(run["gpus"])):
         top += _LINE
@@ -99,7 +99,7 @@ def _rows(run: Mapping[str, Any], timeline: Timeline, top: float) -> _Rows:
 
 
 def _run(run: Mapping[str, Any], timeline: Timeline, rows: _Rows, axis: _Axis) -> Iterator[str]:
-    """The rows of a run, with the profile of each device above its own."""
+    """The rows of a run; above each device's rows, its profile."""
     begin = min((one.start for one in timeline), default=0.0)
     for device, gpu in enumerate(run["gpus"]):
         own = [place for (of, _), place in rows.items() if of == device]

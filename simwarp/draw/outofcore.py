@@ -27,7 +27,7 @@ def to_svg(data: Mapping[str, Any], figure: str) -> str:
 
 
 def plot_of(data: Mapping[str, Any], figure: str) -> curves.Plot:
-    """The curves of a figure of the paper, one panel for each compute rate of the device."""
+    """The curves of a figure of the paper, one panel for each computing rate of the device."""
     name, across = _ACROSS[figure]
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     rows: Sequence[Mapping[str, Any]] = [row for row in data["rows"] if row["figure"] == figure]

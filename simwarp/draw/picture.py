@@ -1,4 +1,4 @@
-"""Pictures as plain data, before rendering as text or SVG: grids of cells, arranged in lines."""
+"""Pictures as plain data, before rendering as text or SVG: rows of grids of cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cell:
     label: str = ""
     shade: Shade = "plain"
     mark: bool = False  # highlights a bit; boxes are never highlighted
-    padding: float = 0.0  # the share of the cell, at its end, that is padding: 0 to 1
+    padding: float = 0.0  # padding at the end of the cell, as a fraction of the cell: 0 to 1
     hue: int | None = None  # the colour of a lane, 0 to 31: see `simwarp.draw.hues`
 
 
@@ -33,21 +33,21 @@ class Grid:
 
     cells: tuple[tuple[Cell, ...], ...]
     title: str = ""
-    corner: str = ""  # left of the column labels
+    corner: str = ""  # text left of the column labels
     column_labels: tuple[str, ...] = ()
-    row_labels: tuple[str, ...] = ()  # before each row
-    row_notes: tuple[str, ...] = ()  # after each row
-    style: Literal["boxes", "bits", "blank"] = "boxes"  # "blank" takes the room of the boxes
+    row_labels: tuple[str, ...] = ()  # text before each row
+    row_notes: tuple[str, ...] = ()  # text after each row
+    style: Literal["boxes", "bits", "blank"] = "boxes"  # "blank" draws nothing, in the space of boxes
     tall: bool = False  # boxes have their padding at the bottom, else on the right
-    group: int = 0  # columns between spaces; 0 for no spaces
+    group: int = 0  # columns between two gaps; 0 for no gaps
     size: int = 9  # the side of a bit's square in SVG
     least: int = 0  # the least width of a box, in characters
-    lead: str = ""  # a sign, such as an arrow, between the previous grid of the line and this one
+    lead: str = ""  # a sign, such as an arrow, between the previous grid of the row and this one
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing as data: a title, and under it lines of grids side by side."""
+    """A drawing as data: a title, and below it rows of grids side by side."""
 
     title: str
     lines: tuple[tuple[Grid, ...], ...]
@@ -80,12 +80,12 @@ def boxes(
 
 
 def ends(count: int, most: int, last: int = 3) -> list[int | None]:
-    """All ``count`` indices; of more than ``most``, the first and the ``last`` ones, with a None between."""
+    """All ``count`` indices, or if that exceeds ``most`` the first and ``last`` ones with a None between."""
     return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - last, count)]
 
 
 def with_gaps(numbers: Sequence[int]) -> list[int | None]:
-    """The sorted numbers, with a None wherever numbers are missing between two of them."""
+    """The sorted numbers, with a None wherever numbers are skipped."""
     shown: list[int | None] = []
     for before, number in zip([numbers[0], *numbers], numbers, strict=False):
         shown += [number] if abs(number - before) <= 1 else [None, number]

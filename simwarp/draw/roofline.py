@@ -1,4 +1,4 @@
-"""Roofline plots as SVG: the attainable performance of a chip by arithmetic intensity, with a run's position.
+"""Roofline plots as SVG: a chip's attainable rate by arithmetic intensity, and the point of a run.
 
 Source: Williams, Waterman and Patterson, "Roofline" (CACM 2009), figure 1.
 """
@@ -89,7 +89,7 @@ class Axes:
         return _LEFT + (math.log10(intensity) - low) / (high - low) * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, rate: float) -> float:
-        """The place of so many operations per second down the picture."""
+        """The vertical position of a rate in the picture."""
         low, high = self.y_range
         return HEIGHT - _BOTTOM - (math.log10(rate) - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
@@ -98,7 +98,7 @@ class Axes:
         return min(self.data["peak"], intensity * self.data["bandwidth"])
 
     def draw(self, name: str) -> Iterator[str]:
-        """The SVG elements of the grid lines and the roof; ``name`` is that of the horizontal axis."""
+        """The SVG elements of the grid lines and the roof; ``name`` labels the horizontal axis."""
         yield from self._mesh(name)
         ends = [10.0 ** self.x_range[0], self.data["ridge"], 10.0 ** self.x_range[1]]
         corners = " ".join(f"{self.x(end):.1f},{self.y(self.roof(end)):.1f}" for end in ends)

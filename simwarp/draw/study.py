@@ -28,7 +28,7 @@ _UNITS = {"seconds": "s", "instructions": ""}
 
 
 class Bar(NamedTuple):
-    """A bar, or only words where there is no number."""
+    """A bar with its label, or only a text if there is no number."""
 
     label: str
     value: float | None
@@ -160,7 +160,7 @@ _NOTES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
 
 
 def _bars(bars: Sequence[Bar], left: float, unit: str) -> Iterator[str]:
-    """Bars below one another, with labels before and numbers behind them."""
+    """Bars below one another, with labels on the left and numbers on the right."""
     longest = max((bar.value or 0.0 for bar in bars), default=0.0) or 1.0
     for i, bar in enumerate(bars):
         y, length = _TOP + _LINE * i, (bar.value or 0.0) / longest * _BAR

@@ -180,7 +180,7 @@ class _Frame:
                     yield text_element(cell.label, x + grid.size / 2, y + grid.size / 2 + 4, name, "middle")
 
     def _runs(self, row: tuple[Cell, ...], name: str) -> Iterator[tuple[int, int]]:
-        """The start and length of each run of cells of one kind; runs end between column groups."""
+        """The start and length of each run of cells of one kind; runs end at gaps between column groups."""
         size, group = self.grid.size, self.grid.group or len(row)
         for start in range(0, len(row), group):
             members = range(start, min(start + group, len(row)))

@@ -44,7 +44,7 @@ _where: Callable[..., Any] = np.where
 
 
 class Chunk:
-    """The warps of some blocks of a launch, in order; or some of these warps, see `part`.
+    """The warps of some blocks of a launch, in order; or a part of them, see `part`.
 
     `simwarp.engine.state.Chunk` describes the members that others use.
     """
@@ -147,7 +147,7 @@ class Chunk:
         return other
 
     def absorb(self, part: Chunk, warps: npt.NDArray[np.intp], needed: int) -> None:
-        """Copy the state of `part` back, with the registers whose bit is set in ``needed``."""
+        """Copy the state of `part` back, with the registers whose bits are set in ``needed``."""
         self.live = self.live.copy()
         self.live[warps] = part.live
         self.executed = part.executed
@@ -182,7 +182,7 @@ class Chunk:
     # ---- which lanes execute -----------------------------------------------------------------------
 
     def enter(self, mask: Mask, alone: bool, needed: int = EVERY_REGISTER) -> None:
-        """Set the executing lanes; ``alone`` if no other lane is live, ``needed`` as one bit per slot."""
+        """Set the executing lanes; ``alone``: no other lane is live; ``needed``: registers, by slot."""
         self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
         self.count = int(np.count_nonzero(mask))
         self.active = None if self.count == mask.size else mask
@@ -253,7 +253,7 @@ class Chunk:
         return self.undefined
 
     def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
-        """The undefined bits of a register, by lane; None if there are none."""
+        """The undefined bits of a register in each lane; None if all bits are defined."""
         if slot not in self.partial:
             return None
         every, bits = all_undefined(self.registers[slot]), self.bits.get(slot)
@@ -261,7 +261,7 @@ class Chunk:
         return np.where(self.partial[slot], every & ~every, bits)
 
     def follow(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """Read a register, and make the current step's result undefined where the register is."""
+        """Read a register; where it is undefined, the current step's result becomes undefined."""
         missing = self._missing(slot)
         if missing is not None:
             origin = self._origin(slot)
@@ -272,7 +272,7 @@ class Chunk:
         return self._value(slot, dtype)
 
     def follow_load(self, loaded: Missing) -> None:
-        """Make the current step's results undefined where the loaded memory is undefined."""
+        """Make the current step's results undefined where the loaded words are undefined."""
         self._lack(loaded.lanes, loaded.origin)
         self.undefined_parts, self.loaded = loaded.bits, None
 
@@ -285,7 +285,7 @@ class Chunk:
             self.undefined_parts = [(whole >> word(i * bits)).astype(piece) for i in range(count)]
 
     def has_no_value(self, lanes: Any) -> None:
-        """Make the current step's result undefined in the lanes that divide by zero."""
+        """Make the current step's result undefined in ``lanes``, which divide by zero."""
         missing = self.mask & lanes
         if missing.any() and self.launch.checks.action("division") != "off":
             self._lack(missing, DividedByZero(self.step))
@@ -344,16 +344,16 @@ class Chunk:
     # ---- places ------------------------------------------------------------------------------------
 
     def place(self, lane: int, step: Step | None = None) -> Place:
-        """The place, for a fault, of a lane of the chunk at a step; by default the current step."""
+        """The location, for a fault, of a lane of the chunk at a step; by default the current step."""
         callers = callers_of(self, lane) if step is None or step is self.step else ()
         return self.launch.geometry.place(int(self.thread.reshape(-1)[lane]), step or self.step, callers)
 
     def place_of(self, thread: int, step: Step) -> Place:
-        """The place, for a fault, of a thread of the launch at a step, without the calls that led there."""
+        """The location, for a fault, of a launch's thread at a step, without the calls that led there."""
         return self.launch.geometry.place(thread, step)
 
     def placed(self, fault: KernelFault, lanes: int | Mask) -> KernelFault:
-        """Set the place of a fault to that of a lane, or of the first lane of a mask."""
+        """Set the location of a fault to that of a lane, or of the first lane of a mask."""
         fault.place = self.place(lanes if isinstance(lanes, int) else int(lanes.argmax()))
         return fault
 

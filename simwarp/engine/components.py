@@ -1,4 +1,4 @@
-"""What a chunk, a launch and a scheduler hold, as far as other modules use it; see `simwarp.engine.state`.
+"""Protocols of the parts of a chunk, a launch and a scheduler; see `simwarp.engine.state`.
 
 The class of a component stands in the module of its subject, with its reasons.
 """
@@ -29,7 +29,7 @@ Ways: TypeAlias = Mapping[int, tuple[Mapping[int, int], Mapping[int, int]]]
 
 
 class Undefined(Protocol):
-    """Origin of undefined values: the instruction or memory from which they came."""
+    """The origin of undefined values: the instruction or memory that they came from."""
 
     def fault(self, chunk: Chunk, lane: int) -> KernelFault:
         """The fault for a lane that uses the undefined value in the current step."""
@@ -43,7 +43,7 @@ class Foreign(Protocol):
     def step(self) -> Step: ...
 
     def of(self, threads: _Lanes) -> tuple[_Warps, npt.NDArray[np.bool_]]:
-        """For each thread the index of the load that gave it a foreign pointer, and whether there is one."""
+        """For each thread, the index of the load that gave it a foreign pointer, and whether it has one."""
         ...
 
 
@@ -94,10 +94,10 @@ class Copies(Protocol):
         """End all groups of the executing lanes except the latest ``pending``; None: all copies."""
 
     def arrive(self, chunk: Chunk, step: Step) -> None:
-        """Let the executing lanes arrive at an mbarrier when their copies so far have ended."""
+        """Make the executing lanes arrive at an mbarrier when their copies so far have ended."""
 
     def deliver(self, chunk: Chunk, address: int) -> None:
-        """Let the copies end that arrivals at an mbarrier wait for."""
+        """Complete the copies that will arrive at an mbarrier."""
 
     def check(
         self, chunk: Chunk, memory: Memory, lanes: _Lanes, addresses: _Addresses, width: int, verb: str
@@ -125,7 +125,7 @@ class Transfer(Protocol):
 
 
 class Transfers(Protocol):
-    """The transfers of a chunk that nobody has waited for yet."""
+    """The transfers of a chunk that no thread has waited for yet."""
 
     @property
     def in_flight(self) -> bool: ...
@@ -137,16 +137,16 @@ class Transfers(Protocol):
         """End the current bulk group of each executing thread."""
 
     def wait(self, chunk: Chunk, pending: int, reads_only: bool) -> None:
-        """Let all bulk groups of the executing threads end, or end reading, except the latest ``pending``."""
+        """Complete the executing threads' bulk groups, or only their reads, except the latest ``pending``."""
 
     def deliver(self, chunk: Chunk, barrier: int) -> None:
         """Move the bytes of all transfers that the mbarrier at an address counts."""
 
     def waited(self, chunk: Chunk, barrier: int, phase: int) -> None:
-        """Forget the transfers that a phase counted, which a thread found complete."""
+        """Forget the transfers of a phase that a thread observed as complete."""
 
     def uncounted(self, barrier: int, phase: int) -> Sequence[Transfer]:
-        """The transfers that a phase of an mbarrier counts and that have yet to happen."""
+        """The pending transfers whose bytes count in a phase of an mbarrier."""
         ...
 
 
@@ -164,14 +164,14 @@ class MBarriers(Protocol):
         """Subtract the bytes of a completed transfer from those that its mbarrier expects."""
 
     def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
-        """Add ``count`` arrivals to an mbarrier's current phase; returns whether there is an mbarrier."""
+        """Add ``count`` arrivals to an mbarrier's current phase; return False if there is no mbarrier."""
         ...
 
     def arrive_late(self, chunk: Chunk, address: int, count: int, time: int) -> None:
-        """Count arrivals of threads whose copies have ended, the last at a time of the race detector."""
+        """Count arrivals of threads whose copies have ended; ``time`` is the race detector's, of the last."""
 
     def note_unheeded(self, chunk: Chunk, fault: KernelFault, lane: int, address: int | None = None) -> None:
-        """Add to a fault of a lane the last wait of its warp, if that ordered nothing."""
+        """Add the warp's last wait to a lane's fault, if that wait ordered nothing."""
 
 
 class Products(Protocol):
@@ -181,7 +181,7 @@ class Products(Protocol):
     def in_flight(self) -> bool: ...
 
     def issue(self, chunk: Chunk, step: Step, rows: _Warps) -> None:
-        """Begin the products of warpgroups, whose warps are (n, 4) rows of the chunk."""
+        """Begin the products of warpgroups; ``rows`` (n, 4) are the chunk's rows of their warps."""
 
     def fence(self, chunk: Chunk) -> None:
         """Order accesses to registers before the next products of the executing warps."""
@@ -202,7 +202,7 @@ class Tiles(Protocol):
     def forget(self, addresses: _Addresses) -> None:
         """Forget the swizzle of bytes that an ordinary instruction wrote."""
 
-    def check(self, chunk: Chunk, at: Any, found: Descriptors, warps: Any, name: str) -> None:
+    def check(self, chunk: Chunk, at: Any, descriptors: Descriptors, warps: Any, name: str) -> None:
         """Report matrices whose descriptor does not fit the tile that a tensor map filled."""
 
 
@@ -210,7 +210,7 @@ class RegisterPool(Protocol):
     """The registers of the blocks in flight, for ``setmaxnreg``."""
 
     def request(self, chunk: Chunk, step: Step, warp: int) -> bool:
-        """Change the registers of a warp; whether it may go on."""
+        """Change the number of registers of a warp; return whether the warp may continue."""
         ...
 
 
@@ -218,7 +218,7 @@ class RegisterPool(Protocol):
 
 
 class Opening(Protocol):
-    """Complete barriers of one number: lanes that pass, lanes that arrived, and whether all wait there."""
+    """Complete barriers of one number: passing lanes, arrived lanes, and whether all lanes wait there."""
 
     @property
     def waiting(self) -> Mask: ...
@@ -266,14 +266,14 @@ class ClusterBarrier(Protocol):
 
 
 class Gone(Protocol):
-    """The lanes that left the others for good; ``settled`` are the live lanes when none was missing."""
+    """The lanes that left for good; ``settled`` are the live lanes when last none was missing."""
 
     @property
     def settled(self) -> Mask | None: ...
 
 
 class Attendance(Protocol):
-    """Finds lanes missing at the barriers of a chunk's blocks and the operations of its warps.
+    """Detects lanes that are missing at barriers of blocks and at operations of warps.
 
     ``agreed`` are member masks that agree across their lanes, and the live lanes at that time.
     """
@@ -288,7 +288,7 @@ class Attendance(Protocol):
     def warp(self) -> Gone: ...
 
     def part(self, chunk: Chunk, at: int, ways: Mapping[int, Mask]) -> None:
-        """Record the lanes that leave for good at a branch, given the lanes of each target."""
+        """Record the lanes that leave the others for good at a branch, by branch target."""
 
     def at_barrier(
         self, chunk: Chunk, waiting: Mask, counted: Mask | None = None, aligned: Mask | None = None
@@ -296,13 +296,13 @@ class Attendance(Protocol):
         """Report lanes missing at a barrier that the ``waiting`` lanes of a whole chunk pass."""
 
     def meet(self, step: Step, lanes: Mask) -> None:
-        """Remember that lanes pass a barrier, if some may return from a loop around it."""
+        """Remember that lanes pass a barrier, if others may return to it from a loop."""
 
     def at_operation(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
         """Report members missing at a warp operation that ``lanes`` execute."""
 
     def passed(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
-        """Record the masks of lanes that pass a warp operation where lanes with another mask still wait."""
+        """Record member masks of lanes that pass a warp operation while lanes with other masks still wait."""
 
 
 class Activation(Protocol):
@@ -325,7 +325,7 @@ class Activation(Protocol):
 
 
 class Activations(Protocol):
-    """The activations of a chunk: the one that each lane is in, -1 in the kernel, and all by number."""
+    """The activations of a chunk by number, and the number for each lane (-1 in the kernel itself)."""
 
     current: _Lanes | None
     made: int
@@ -334,15 +334,15 @@ class Activations(Protocol):
     def under_way(self) -> dict[int, Activation]: ...
 
     def of(self, lane: int) -> Iterator[tuple[str, Step]]:
-        """The functions that a lane is in, from the innermost one outwards, each with its call."""
+        """The functions that a lane is in, from the innermost outwards, each with its call step."""
         ...
 
 
 class Geometry(Protocol):
-    """Maps threads of a launch to the places (block, thread, source line) that faults show."""
+    """Maps threads of a launch to the locations (block, thread, source line) that faults show."""
 
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
-        """The place of a thread at a step; ``callers`` are the calls that led to the step's function."""
+        """The location of a thread at a step; ``callers`` are the calls that led to the step's function."""
         ...
 
 
@@ -353,11 +353,11 @@ class Write(Protocol):
     """Bytes that lanes wrote together, whose old values a `Journal` keeps."""
 
     def compare(self, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> None:
-        """Record whether a write of new values over old ones changes any."""
+        """Record whether overwriting old values with new ones changes any."""
 
 
 class Journal(Protocol):
-    """The changes of memory since it began, and what some loads read; see `simwarp.engine.memory.journal`.
+    """Memory changes since it began, and the bytes some loads read; see `simwarp.engine.memory.journal`.
 
     An operation that writes memory calls `note` first, one that reads a clock sets ``timed``, and a load
     whose number is in ``loads`` calls `read`.
@@ -387,11 +387,11 @@ class Journal(Protocol):
         """Record that the executing lanes go around a loop."""
 
     def is_as_before(self) -> bool:
-        """Whether all changed bytes have their old values again; False if that is not known."""
+        """Whether all changed bytes have their old values again; False if that is unknown."""
         ...
 
     def writers_of_reads(self, private: Memory) -> tuple[set[int], bool]:
-        """The steps that wrote to bytes that were read, and whether any such byte ever changed."""
+        """The steps that wrote bytes that loads read, and whether any such byte ever changed."""
         ...
 
 
@@ -440,10 +440,10 @@ class ChangedMaps(Protocol):
         """Record that a lane changed the tensor map at an address."""
 
     def release(self, chunk: Chunk) -> None:
-        """Mark as released the map changes that threads of the executing blocks made."""
+        """Release the map changes that threads of the executing blocks made."""
 
     def acquire(self, chunk: Chunk, address: int, lane: int) -> None:
-        """Let a lane's block see a map as it was released."""
+        """Make the released changes of a map visible to a lane's block."""
 
     def check(self, chunk: Chunk, address: int, lane: int, data: bytes) -> None:
         """Report a lane that uses a map without the fences since its change."""

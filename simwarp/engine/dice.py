@@ -12,12 +12,12 @@ _MEAN = 30
 
 
 def _lengths() -> list[int]:
-    """For k = 1, 2, …: how many of the 2**64 random words mean a turn of at most k steps."""
-    longer, found = 1 << 64, list[int]()
+    """For k = 1, 2, …: the number of 64-bit random words that choose a turn of at most k steps."""
+    longer, lengths = 1 << 64, list[int]()
     while longer:
         longer = longer * (_MEAN - 1) // _MEAN
-        found.append((1 << 64) - longer)
-    return found
+        lengths.append((1 << 64) - longer)
+    return lengths
 
 
 _LENGTHS = _lengths()

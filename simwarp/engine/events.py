@@ -51,7 +51,7 @@ UNITS = ("lanes", "remote stores", "bulk copies", "tensor copies", "products")
 @shortened
 @dataclass(frozen=True)
 class AccessEvent:
-    """A memory access of some lanes, after it happened; or of what they issue, when they do.
+    """A memory access of some lanes, or of an asynchronous operation that they issued, after it happened.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class AccessEvent:
 
 
 class StageEvent(NamedTuple):
-    """A stage of a pipeline in shared memory: something begins to be written there, may be read, or is read.
+    """An event of a pipeline stage in shared memory: a write begins, its data may be read, or it is read.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Observer:
         """A launch is about to begin."""
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """The lanes of ``mask``, whose guard held, have executed a step; its results are written."""
+        """The lanes of ``mask``, whose guard was true, have executed a step; its results are written."""
 
     def on_access(self, event: AccessEvent) -> None:
         """Lanes read or wrote memory."""
@@ -150,7 +150,7 @@ class Observer:
 
 
 class OrderedAccess(NamedTuple):
-    """A read of global or shared memory that happened, or a write or atomic update about to happen.
+    """An access to global or shared memory: a read is reported after it, a write or atomic update before.
 
     Attributes
     ----------
@@ -216,7 +216,7 @@ class OrderListener(Protocol):
         ...
 
     def follows(self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: Any, /) -> Any:
-        """Whether events of warps ``others`` at ``times`` are ordered before the next ones of ``warps``."""
+        """Whether events of warps ``others`` at ``times`` are ordered before the next events of ``warps``."""
         ...
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any, /) -> None:
@@ -244,7 +244,7 @@ class OrderListener(Protocol):
     def mbarrier_settled(
         self, chunk: Chunk, lanes: npt.NDArray[np.int64], phase: tuple[int, int], /
     ) -> npt.NDArray[np.bool_]:
-        """For each lane, whether everything that completed a phase is ordered before its next access."""
+        """For each lane, whether all work that completed a phase is ordered before its next access."""
         ...
 
     def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
@@ -267,7 +267,7 @@ class OrderListener(Protocol):
         """An agent's accesses up to a time end within a phase of a barrier in shared memory."""
 
     def proxy_fence(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes execute ``fence.proxy.async``: asynchronous accesses then see the writes that they know."""
+        """Lanes execute ``fence.proxy.async``: later asynchronous accesses see the writes that lanes know."""
 
     def grid_control(self, chunk: Chunk, mask: Mask, waits: bool, /) -> None:
         """Lanes execute ``griddepcontrol.wait`` if ``waits``, else ``griddepcontrol.launch_dependents``."""

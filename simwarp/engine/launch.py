@@ -1,4 +1,4 @@
-"""The executor: runs a `Program` over a grid, whole blocks at a time, all their warps at once.
+"""The executor: runs a `Program` over a grid, chunk by chunk; all warps of a chunk run together.
 
 `Launch` holds the grid, parameters and memory of one launch; `simwarp.engine.schedule.scheduler` selects the
 lanes that execute each step, and `simwarp.engine.memory.accesses` executes their memory accesses.

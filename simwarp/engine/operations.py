@@ -1,4 +1,4 @@
-"""The function that executes each kind of step: the one entry of a kind in the engine."""
+"""The table of kinds of step: the function that executes each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places of faults: a thread of a launch at a step, its line of source, and the calls that lead there."""
+"""Locations of faults: a thread of a launch at a step, its source line, and the calls that lead there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LINE = re.compile(r'\s*#\s*(?:line\s+)?(\d+)(?:\s+"([^"]*)")?')
 
 
 class Geometry(NamedTuple):
-    """Maps threads of a launch to the places (block, thread, source line) that faults show."""
+    """Maps threads of a launch to the locations (block, thread, source line) that faults show."""
 
     kernel: str
     grid: Dim
@@ -31,7 +31,7 @@ class Geometry(NamedTuple):
     sources: Mapping[str, str]
 
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
-        """The place of a thread at a step; ``callers`` are the calls that led to the step's function."""
+        """The location of a thread at a step; ``callers`` are the calls that led to the step's function."""
         number, within = divmod(thread, -(-math.prod(self.block) // WARP_SIZE) * WARP_SIZE)
         instruction, source = step.instruction, _given(step.instruction.source, self.sources)
         return Place(
@@ -49,20 +49,20 @@ class Geometry(NamedTuple):
 
 def callers_of(chunk: Chunk, lane: int) -> tuple[Caller, ...]:
     """The calls that a lane is in, innermost first, including calls that the compiler inlined."""
-    sources, found = chunk.launch.sources, list[Caller]()
+    sources, callers = chunk.launch.sources, list[Caller]()
     for function, step in chunk.activations.of(lane):
         source = step.instruction.source
-        found.append(Caller(readable(function), False, **_line(source, sources)))
-        found += _inlined(source, sources)
-    return tuple(found)
+        callers.append(Caller(readable(function), False, **_line(source, sources)))
+        callers += _inlined(source, sources)
+    return tuple(callers)
 
 
 def _given(source: SourceLine | None, sources: Mapping[str, str]) -> SourceLine | None:
-    """The innermost line in a file that the user gave; a header of the compiler is left for its caller."""
-    found = source
-    while found is not None and found.file not in sources:
-        found = found.caller
-    return found or source
+    """The innermost source line in one of the user's files; a line in other files gives its caller's."""
+    line = source
+    while line is not None and line.file not in sources:
+        line = line.caller
+    return line or source
 
 
 def _inlined(source: SourceLine | None, sources: Mapping[str, str]) -> Iterator[Caller]:
@@ -73,7 +73,7 @@ def _inlined(source: SourceLine | None, sources: Mapping[str, str]) -> Iterator[
 
 
 def _line(source: SourceLine | None, sources: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a place, or of a caller, for a line of source."""
+    """The fields of a location, or of a caller, for a line of source."""
     if source is None:
         return {}
     lines = _lines(source.file, sources.get(source.file, ""))
@@ -88,12 +88,12 @@ def _line(source: SourceLine | None, sources: Mapping[str, str]) -> dict[str, An
 @lru_cache(maxsize=32)
 def _lines(file: str, text: str) -> dict[int, str]:
     """The lines of a file by the numbers that the compiler gives them, which ``#line`` changes."""
-    number, name, found = 1, file, dict[int, str]()
+    number, name, lines = 1, file, dict[int, str]()
     for line in text.splitlines():
         if directive := _LINE.match(line):
             number, name = int(directive[1]), directive[2] or name
             continue
         if name == file or name.endswith(f"/{file}"):
-            found[number] = line
+            lines[number] = line
         number += 1
-    return found
+    return lines

@@ -110,7 +110,8 @@ FIXED: dict[str, Callable[[Chunk, int], Any]] = {
     "lanemask_ge": lambda chunk, _: ~_below(chunk, 0),
     "dynamic_smem_size": _number(lambda chunk: chunk.launch.dynamic_shared),
     "total_smem_size": _number(
-        lambda chunk: -(-chunk.launch.shared_size // _SHARED_UNIT) * _SHARED_UNIT  # without the reserved part
+        # total shared memory without the reserved part
+        lambda chunk: -(-chunk.launch.shared_size // _SHARED_UNIT) * _SHARED_UNIT
     ),
     "aggr_smem_size": _number(lambda chunk: chunk.launch.shared_size + RESERVED),
     "reserved_smem_offset_begin": lambda chunk, _: np.uint32(RESERVED_AT),

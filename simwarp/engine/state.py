@@ -1,4 +1,4 @@
-"""What an operation may use: of the warps in flight, of their launch and of the scheduler.
+"""Protocols: the members of a chunk, of its launch and of the scheduler that an operation may use.
 
 `simwarp.engine.operations` has a function for each kind of step: of a `Chunk` and the step, or of a
 `Scheduler`, the number of the step and the step. It may read what is a property here, write what is an
@@ -228,29 +228,29 @@ class Chunk(Registers, Protocol):
         """Set the executing lanes; a caller that narrows them must restore all three values afterwards."""
 
     def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
-        """The undefined bits of a register, by lane; None if there are none."""
+        """The undefined bits of a register in each lane; None if all bits are defined."""
         ...
 
     def follow_load(self, loaded: Missing) -> None:
-        """Make the current step's results undefined where the loaded memory is undefined."""
+        """Make the current step's results undefined where the loaded words are undefined."""
 
     def use_undefined(self, slot: int, lanes: Mask, origin: Origin | None) -> None:
         """Report that lanes use an undefined register; without an origin, one that was never written."""
 
     def undefined_fault(self, slot: int, origin: Origin | None, lane: int) -> KernelFault:
-        """The fault of a lane that uses an undefined register; without an origin, one never written."""
+        """The fault of a lane that uses an undefined register; without ``origin``, one never written."""
         ...
 
     def place(self, lane: int, step: Step | None = None) -> Place:
-        """The place, for a fault, of a lane of the chunk at a step; by default the current step."""
+        """The location, for a fault, of a lane of the chunk at a step; by default the current step."""
         ...
 
     def place_of(self, thread: int, step: Step) -> Place:
-        """The place, for a fault, of a thread of the launch at a step, without the calls that led there."""
+        """The location, for a fault, of a launch's thread at a step, without the calls that led there."""
         ...
 
     def placed(self, fault: KernelFault, lanes: int | Mask) -> KernelFault:
-        """Set the place of a fault to that of a lane, or of the first lane of a mask."""
+        """Set the location of a fault to that of a lane, or of the first lane of a mask."""
         ...
 
     def within(self, fault: MemoryFault, memory: Memory) -> None:
@@ -265,7 +265,7 @@ class Chunk(Registers, Protocol):
 
 
 class Launch(Protocol):
-    """One launch of a kernel; `simwarp.engine.launch.Launch` describes the members that a caller gives.
+    """One launch of a kernel; `simwarp.engine.launch.Launch` describes the members that its caller sets.
 
     Attributes
     ----------
@@ -430,7 +430,7 @@ class Scheduler(Protocol):
     def cluster_barrier(self) -> ClusterBarrier: ...
 
     def taken(self, step: Step) -> Mask:
-        """The executing lanes for which the guard predicate of a step holds."""
+        """The executing lanes whose guard predicate for a step is true."""
         ...
 
     def executed(self, step: Step, mask: Mask) -> None:
@@ -450,14 +450,14 @@ class Scheduler(Protocol):
         ...
 
     def part(self, pc: int, ways: Mapping[int, Mask]) -> None:
-        """Record lanes that leave for good at a branch, given the lanes of each target."""
+        """Record lanes that leave the others for good at a branch, by branch target."""
 
     def go_on(self, pc: int, mask: Mask) -> int | None:
-        """Continue the current group with these lanes at ``pc``, which is returned; None without lanes."""
+        """Continue the current group with these lanes at ``pc``; return ``pc``, or None for an empty mask."""
         ...
 
     def leave_at(self, pc: int, mask: Mask) -> None:
-        """Put lanes, if there are any, into the group at a step."""
+        """Put lanes into the group at a step; do nothing for an empty mask."""
 
     def leave(self, mask: Mask) -> None:
         """Mark lanes as exited; lanes that waited for them may continue."""
@@ -467,7 +467,7 @@ class Scheduler(Protocol):
         ...
 
     def can_run(self) -> Mask:
-        """The lanes that are not held up by others of their warp."""
+        """The lanes that do not wait for other lanes of their warp."""
         ...
 
     def needed(self) -> int:
@@ -475,7 +475,7 @@ class Scheduler(Protocol):
         ...
 
     def standing(self, lanes: Mapping[int, Mask]) -> list[tuple[int, Place]]:
-        """The number of lanes at each step, and the place of the first one."""
+        """The number of lanes at each step, and the location of the first of them."""
         ...
 
     def livelock(self, whole: bool = True) -> KernelFault:
@@ -483,7 +483,7 @@ class Scheduler(Protocol):
         ...
 
     def stop(self, fault: KernelFault) -> None:
-        """Report a fault and end the launch, even if the checks do not raise."""
+        """Report a fault and end the launch, even if the check collects faults."""
 
 
 class Group(Protocol):

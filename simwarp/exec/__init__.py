@@ -1,4 +1,4 @@
-"""Whole CUDA programs without a GPU: their runtime library is one that asks a simulated device."""
+"""Whole CUDA programs without a GPU: their CUDA runtime is replaced by one that calls a simulated device."""
 
 from simwarp.exec.program import check_program, execute
 from simwarp.exec.report import Report

@@ -1,4 +1,4 @@
-"""Names of a program's allocations: those of the parameters by which a kernel got them."""
+"""Names for a program's allocations, taken from the kernel parameters that they were passed to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POINTER = 8
 
 
 class ArgumentNames:
-    """The names of a kernel's parameters in the source, and the sizes of the elements of its pointers."""
+    """The names of a kernel's parameters in the source, and the element sizes of its pointers."""
 
     def __init__(self, kernel: Kernel) -> None:
         syntax = kernel.module.syntax.entries[kernel.name]
@@ -24,7 +24,7 @@ class ArgumentNames:
         self._sizes = [_element(types[i]) if i < len(types) else 0 for i in range(len(self._names))]
 
     def give(self, arguments: Sequence[bytes], memory: Memory) -> None:
-        """Name the allocations that arguments point to the start of; the first of two names stays."""
+        """Name the allocations whose start an argument points to; an allocation keeps its first name."""
         named: set[int] = set()
         for name, size, argument in zip(self._names, self._sizes, arguments, strict=False):
             if not name or len(argument) != _POINTER:
@@ -39,6 +39,6 @@ class ArgumentNames:
 
 
 def _element(pointer: str) -> int:
-    """The bytes of the elements of a C++ pointer; 0 if they are not known."""
+    """The size in bytes of a C++ pointer's elements; 0 if unknown."""
     found = pointee(pointer)
     return 0 if found is None else found.itemsize

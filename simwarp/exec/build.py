@@ -27,7 +27,8 @@ DRIVER, LINKER = "libcuda.so.1", "libnvJitLink.so.13"
 _SOURCES = Path(__file__).parent / "runtime"
 _FLAGS = (
     *("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror=implicit"),
-    "-Wl,-Bsymbolic",  # calls within the library stay there: a package may have loaded a libcudart of its own
+    # calls within the library resolve to it, even if a package has loaded a libcudart of its own
+    "-Wl,-Bsymbolic",
 )
 _API = re.compile(r"^\s*extern\s[^;{]*?\bCUDARTAPI(?:_CDECL)?\s+(\w+)\s*\(", re.MULTILINE)
 _PER_THREAD = re.compile(r"__CUDART_API_(PTDS|PTSZ)\((\w+)\)")
@@ -39,7 +40,7 @@ _DRIVER_ERROR = re.compile(r"^\s*(CUDA_(?:SUCCESS|ERROR_\w+))\s*=", re.MULTILINE
 
 
 def runtime_folder() -> Path:
-    """The folder with our ``libcudart.so.13`` and ``libcuda.so.1``, built now if it is not in the cache.
+    """The folder with our ``libcudart.so.13`` and ``libcuda.so.1``; builds them if the cache lacks them.
 
     MissingExtraError without the headers of the CUDA runtime or a C compiler; CompileError if that fails.
     """
@@ -52,7 +53,8 @@ def runtime_folder() -> Path:
         with tempfile.TemporaryDirectory() as work:
             built = _build_runtime(Path(work), compiler, include)
             write_whole(folder / SONAME, lambda file: file.write(built.read_bytes()), durable=False)
-    for name in ("libcudart.so", DRIVER, "libcuda.so", LINKER):  # without a number the linker looks for it
+    # the linker looks for the names without a version number
+    for name in ("libcudart.so", DRIVER, "libcuda.so", LINKER):
         if not (folder / name).is_symlink():
             with suppress(FileExistsError):
                 (folder / name).symlink_to(SONAME)
@@ -65,7 +67,7 @@ def build_program(source: Path, output: Path, cc: tuple[int, int], options: Sequ
     MissingExtraError without nvcc or the host's C++ compiler; SchemeError if CUDA 13 does not compile for
     ``cc``; CompileError, with nvcc's output, if that fails.
     """
-    with suppress(MissingExtraError):  # without NVRTC, nvcc says what it lacks
+    with suppress(MissingExtraError):  # without NVRTC, the error of nvcc says which header is missing
         check_architecture(cc)
     arch = architecture(cc)
     flags = [
@@ -93,7 +95,7 @@ def _build_runtime(work: Path, compiler: str, include: Path) -> Path:
     (work / "exports.map").write_text(
         f"{SONAME} {{ global: cuda*; __cuda*; local: *; }};\n{DRIVER} {{ global: cu[A-Z]*; nvJitLink*; }};\n"
     )
-    folders = (work, include, _SOURCES, *cuda_folders())  # crt/ may be a package of its own
+    folders = (work, include, _SOURCES, *cuda_folders())  # a separate package may install the headers of crt/
     common = [compiler, *_FLAGS, *(f"-I{folder}" for folder in folders)]
     link = [f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={work / 'exports.map'}"]
     sources = sorted(map(str, _SOURCES.glob("*.c")))

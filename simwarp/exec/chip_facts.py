@@ -1,4 +1,4 @@
-"""The facts about the simulated chip that the program can ask for, and its memory."""
+"""Properties of the simulated chip, and of its memory, that a program can query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The error codes of CUDA, and which of them a fault on hardware gives.
+"""The error codes of CUDA, and the code that each fault causes on hardware.
 
 Source: ``enum cudaError`` of CUDA 13.0's ``driver_types.h``.
 """
@@ -22,7 +22,7 @@ from simwarp.faults import (
 
 
 class Error(IntEnum):
-    """Codes that the server answers with; the runtime's ``errors.inc`` has all, with their texts."""
+    """The error codes that the server returns; the runtime's ``errors.inc`` has all codes and texts."""
 
     Success = 0
     InvalidValue = 1

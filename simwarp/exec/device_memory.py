@@ -27,7 +27,7 @@ class HostAccess(OutOfBounds):
 
 
 class CallFault(OutOfBounds):
-    """A copy, fill or free by the host that does not lie in an allocation."""
+    """A copy, fill or free by the host whose bytes are not in one allocation."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Shared:
 
     allocation: Allocation
     kind: Kind
-    file: int  # in which a page that nobody touched is a hole
+    file: int  # a memory file, where a page that was never touched is a hole
     pages: mmap.mmap
     skipped: int  # bytes of the pages before the allocation
 
@@ -46,7 +46,7 @@ class Shared:
         while not allocation.complete and at < len(self.pages):
             try:
                 start = os.lseek(self.file, at, os.SEEK_DATA)
-            except OSError:  # only holes follow
+            except OSError:  # the rest of the file is holes
                 return
             at = os.lseek(self.file, start, os.SEEK_HOLE)
             allocation.written_bits[max(start - self.skipped, 0) : max(at - self.skipped, 0)] = 0xFF
@@ -55,7 +55,7 @@ class Shared:
 
 @dataclass
 class DeviceMemory:
-    """The allocations of a program, which may take ``limit`` bytes in all."""
+    """The allocations of a program, limited to ``limit`` bytes in total."""
 
     device: Device
     limit: int
@@ -138,7 +138,7 @@ class DeviceMemory:
             self.shared[from_allocation.base].mark_written()
         there, marks, allocation = self._rows("write", to, to_pitch, width, height)
         there[...], marks[...] = rows.copy(), known.copy()
-        allocation.complete = False  # until the next launch looks again
+        allocation.complete = False  # the next launch completes the allocation
 
     def fill(self, address: int, pitch: int, width: int, height: int, value: int, size: int) -> None:
         """Fill rows with a value of 1, 2 or 4 bytes."""
@@ -162,7 +162,7 @@ class DeviceMemory:
     def _rows(
         self, verb: str, address: int, pitch: int, width: int, height: int
     ) -> tuple[Bytes, Bytes, Allocation]:
-        """The bytes of rows, their marks, and the allocation that holds them. Raises `CallFault`."""
+        """The bytes of rows, their marks, and their allocation; raises `CallFault` if there is none."""
         self.device.end_overlaps()
         size = pitch * (height - 1) + width
         memory, at = self._memory(address)

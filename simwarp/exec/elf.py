@@ -1,4 +1,4 @@
-"""The ELF file of a program: its machine, the libraries that it needs, its sections and symbols.
+"""The ELF file of a program: its machine, its shared libraries, its sections and symbols.
 
 Source: System V Application Binary Interface, chapters 4 and 5 (ELF-64 only).
 """
@@ -24,7 +24,7 @@ _UNDEFINED = 0
 
 @dataclass(frozen=True)
 class Section:
-    """A section of an ELF file: its type, its place in the file, and the section that it refers to."""
+    """A section of an ELF file: its type, its range in the file, and the section that it refers to."""
 
     name: str
     type: int
@@ -38,7 +38,7 @@ class Elf:
     """The sections and symbols of an ELF file."""
 
     data: bytes
-    machine: str  # by its name in `platform.machine`
+    machine: str  # the machine's name as `platform.machine` returns it
     sections: list[Section] = field(default_factory=list[Section])
     needed: list[str] = field(default_factory=list[str])  # shared libraries
     rpath: str = ""  # ``DT_RPATH``, which precedes ``LD_LIBRARY_PATH``
@@ -55,7 +55,7 @@ class Elf:
         return self.data[section.offset : section.offset + section.size]
 
     def defined(self) -> Iterator[str]:
-        """The symbols that the file defines, as far as they were not stripped."""
+        """The symbols that the file defines and that were not stripped."""
         for one in self.sections:
             if one.type in (_SYMBOL_TABLE, _SHARED_SYMBOLS):
                 names, table = self._bytes(self.sections[one.link]), self._bytes(one)

@@ -31,15 +31,15 @@ BUILD_WITH = "nvcc -cudart shared -gencode arch=compute_{cc},code=compute_{cc}"
 class Entry:
     """An entry of a fatbin: PTX or SASS for one architecture."""
 
-    kind: int  # `PTX`, `SASS`, or another one that this module does not know
-    arch: int  # 90 for compute_90
-    payload: bytes  # as it lies in the file
-    flags: int = 0  # among them the compression
-    size: int = 0  # without compression
+    kind: int  # `PTX`, `SASS`, or a kind that this module does not read
+    arch: int  # compute capability: 90 for compute_90
+    payload: bytes  # the bytes in the file, compressed or not
+    flags: int = 0  # bits, among them the compression's
+    size: int = 0  # bytes of the payload after decompression
 
     @property
     def text(self) -> str:
-        """The PTX text; FormatError if it is cut off, MissingExtraError without the package to unpack it."""
+        """The PTX text; FormatError if it is truncated, MissingExtraError without a decompressor."""
         data = self.payload
         if self.flags & _ZSTD:
             data = _zstandard(data, self.size)
@@ -49,12 +49,12 @@ class Entry:
 
 
 def read_fatbins(data: bytes) -> list[list[Entry]]:
-    """The entries of each fatbin of ``data``, where one follows the other; FormatError for other bytes."""
+    """The entries of each of the consecutive fatbins in ``data``; FormatError for other bytes."""
     fatbins: list[list[Entry]] = []
     at = 0
     while at + _HEADER.size <= len(data):
         magic, version, head, size = _HEADER.unpack_from(data, at)
-        if magic == 0:  # padding between fatbins
+        if magic == 0:  # zeros between fatbins are padding
             at += 8
             continue
         if magic != _MAGIC or head < _HEADER.size or at + head + size > len(data):
@@ -105,7 +105,7 @@ def ptx_of(fatbins: Sequence[Sequence[Entry]], cc: tuple[int, int]) -> str:
     """
     texts = list[str]()
     for entries in fatbins:
-        with suppress(FormatError):  # some are CUDA's own, and for machine code
+        with suppress(FormatError):  # some fatbins are CUDA's own, and hold only machine code
             texts.append(choose_ptx(entries, cc))
     return link_texts(texts) if texts else choose_ptx([one for entries in fatbins for one in entries], cc)
 

@@ -73,7 +73,7 @@ def is_device_runtime(image: bytes) -> bool:
 
 
 def with_grid_library(text: str) -> str:
-    """PTX with the functions of CUDA's device runtime that it calls, in the place of their declarations.
+    """PTX in which the declarations of CUDA's device runtime functions are replaced by definitions.
 
     >>> declared = ".extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 f);"
     >>> "atom.add.release" in with_grid_library(declared), with_grid_library(".visible .func f() { ret; }")

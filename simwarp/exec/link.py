@@ -1,4 +1,4 @@
-"""Linking of the PTX texts that ``-rdc=true`` left apart, as the driver does when it loads a program.
+"""Linking of the separate PTX texts of ``-rdc=true``, as the driver does when it loads a program.
 
 Each text has the definitions of one source file, and ``.extern`` declarations of what others define.
 Each numbers its files anew.
@@ -37,7 +37,7 @@ def link_texts(texts: Sequence[str]) -> str:
     header = "".join(_HEADER.findall(texts[0]))
     files, statements = list[str](), list[tuple[str, str]]()
     for number, text in enumerate(texts):
-        first = 1000 * number  # no source file includes as many
+        first = 1000 * number  # no text has 1000 source files, so the numbers do not overlap
         files += [f"{start}{int(n) + first}{rest}\n" for start, n, rest in _FILE.findall(text)]
         statements += [(_name(one), one) for one in _statements(_renumbered(text, first))]
     defined = {name for name, one in statements if not one.startswith(".extern")}
@@ -52,7 +52,7 @@ def link_texts(texts: Sequence[str]) -> str:
 
 
 def limit_registers(text: str, most: int) -> str:
-    """Bound the registers of kernels without a bound of their own, as the linker's option does.
+    """Limit the registers of kernels that do not have a limit of their own, as the linker's option does.
 
     >>> limit_registers(".entry f(.param .u32 n) { ret; }", 40)
     '.entry f(.param .u32 n) .maxnreg 40 { ret; }'

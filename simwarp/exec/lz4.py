@@ -27,7 +27,7 @@ def decompress_block(data: bytes, size: int) -> bytes:
             length, at = _length(data, at, token & 15)
             if not 0 < offset <= len(output):
                 break
-            for _ in range(length + 4):  # a match may overlap what it makes
+            for _ in range(length + 4):  # a match may overlap its own output
                 output.append(output[-offset])
     except IndexError:
         output.clear()
@@ -40,7 +40,7 @@ def decompress_block(data: bytes, size: int) -> bytes:
 
 
 def _length(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """A length that starts with four bits, and the position behind it."""
+    """A length whose first four bits are ``first``, and the position after it."""
     length = first
     if first == 15:
         more = 255

@@ -1,4 +1,4 @@
-"""Running of a program, from its start to the report."""
+"""Execution of a program, from its start to the report."""
 
 from __future__ import annotations
 
@@ -153,12 +153,14 @@ def check_program(program: Path, cc: tuple[int, int]) -> None:
     code = elf.section(".nv_fatbin")
     if code and not runtimes:
         raise InputFileError(
-            f"{program} contains the static CUDA runtime\nits calls cannot be taken over\n{build}"
+            f"{program} contains the static CUDA runtime\n"
+            f"simwarp cannot intercept calls of a static library\n{build}"
         )
     if elf.rpath:
         raise InputFileError(
             f"{program} looks for its libraries in {elf.rpath} first (DT_RPATH)\n"
-            f"there it finds another libcudart\nlink it without -rpath, or with -Wl,--enable-new-dtags"
+            "it would load the libcudart of that folder, not simwarp's\n"
+            "link it without -rpath, or with -Wl,--enable-new-dtags"
         )
     try:
         for entries in read_fatbins(code):
@@ -183,7 +185,7 @@ def _readable(source: Path) -> Path:
 
 
 def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
-    """Kind of check → its action, with defaults for kinds that are not given; "strict" adds notes."""
+    """Kind of check → its action, with defaults for the other kinds; "strict" adds notes."""
     default = {kind: "raise" if kind in STOPPING else "report" for kind in KINDS if kind not in STRICT}
     if given == "strict":
         given = dict.fromkeys(NOTED, "strict")
@@ -193,7 +195,7 @@ def _checks(given: str | Mapping[str, str] | None) -> Mapping[str, str]:
 
 
 def _run(server: Server, report: Report, stdout: int | None, more: Mapping[str, str]) -> None:
-    """Start the program, serve it until it ends, and leave no process behind."""
+    """Start the program, serve its requests until it ends, and leave no process behind."""
     began = time.monotonic()
     ours, theirs = socket.socketpair()
     folder = runtime_folder()
@@ -258,7 +260,7 @@ def _serve(server: Server, end: socket.socket, child: subprocess.Popen[bytes]) -
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Interrupt a program, which may clean up for a moment."""
+    """Interrupt a program, and give it a moment to clean up."""
     with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
         child.send_signal(signal.SIGINT)
         child.wait(_GRACE)
@@ -273,7 +275,7 @@ def _terminable() -> Generator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread
+    except ValueError:  # signals can be set in the main thread only
         yield
         return
     try:

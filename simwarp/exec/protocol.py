@@ -111,7 +111,7 @@ class Message:
 
 @dataclass
 class Reply:
-    """An answer: an error code of CUDA, numbers, bytes, and text that a kernel printed."""
+    """A reply to a request: an error code of CUDA, numbers, bytes, and text that a kernel printed."""
 
     error: int = 0
     values: Sequence[int] = ()
@@ -145,7 +145,7 @@ def c_header() -> str:
 
 
 def receive(end: socket.socket) -> Message | None:
-    """The next request; None if the program has closed its end; ProtocolError for any other bytes."""
+    """The next request; None if the program has closed its end; ProtocolError for invalid bytes."""
     head, descriptors, _, _ = socket.recv_fds(end, _REQUEST.size, 1)
     descriptor = descriptors[0] if descriptors else None
     rest = _exactly(end, _REQUEST.size - len(head)) if head else None
@@ -173,12 +173,12 @@ def send(end: socket.socket, reply: Reply) -> None:
 
 
 def pack_request(request: int, arguments: Sequence[int] = (), data: bytes = b"") -> bytes:
-    """A request as the runtime sends it, for tests and tools."""
+    """Encode a request as the runtime sends it, for tests and tools."""
     return _REQUEST.pack(request, 0, len(data), *arguments, *[0] * (MOST_ARGUMENTS - len(arguments))) + data
 
 
 def unpack_reply(end: socket.socket) -> Reply | None:
-    """A reply as the runtime reads it, for tests and tools."""
+    """Decode a reply as the runtime reads it, for tests and tools."""
     head = _exactly(end, _REPLY.size)
     if head is None:
         return None

@@ -1,4 +1,4 @@
-"""Python scripts as programs: their command, and what Numba needs to find."""
+"""Python scripts as programs: the command that runs them, and the libraries that Numba and PyCUDA search."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NO_NVVM = (
 
 
 def script_command(script: Path, arguments: Sequence[str]) -> list[str]:
-    """The command that runs a script by this Python; Numba then keeps the lines of the source."""
+    """The command that runs a script with this Python and makes Numba keep source lines."""
     return [sys.executable, str(_START), str(script), *arguments]
 
 
 def pycuda_settings() -> dict[str, str]:
-    """Environment variables by which PyCUDA finds nvcc and compiles with line information."""
+    """Environment variables with which PyCUDA finds nvcc and compiles with line information."""
     flags = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "")
     settings = {"PYCUDA_DEFAULT_NVCC_FLAGS": f"{flags} -lineinfo".strip()}
     if has_nvcc():
@@ -34,7 +34,7 @@ def pycuda_settings() -> dict[str, str]:
 
 
 def numba_home(folder: Path) -> dict[str, str]:
-    """Lay out a ``CUDA_HOME`` as Numba searches it, below a folder; empty if NVVM or libdevice are missing.
+    """Create a ``CUDA_HOME`` for Numba in a folder; {} if NVVM or libdevice is missing.
 
     Numba knows a toolkit's folders and those of conda, not those of packages.
     """
@@ -52,7 +52,8 @@ def numba_home(folder: Path) -> dict[str, str]:
         (home / "lib64" / part.name).symlink_to(part)
         if re.fullmatch(r"libnvrtc\.so\.\d+", part.name):
             (home / "lib64" / "libnvrtc.so").symlink_to(part)
-    (home / "lib64" / "libcudadevrt.a").touch()  # the server has what it runs of that library
+    # an empty file is enough: the server has the functions of that library
+    (home / "lib64" / "libcudadevrt.a").touch()
     return {"CUDA_HOME": str(home), **_settings()}
 
 
@@ -77,7 +78,7 @@ def _roots() -> Iterator[Path]:
 
 
 def _runtime_compiler() -> list[Path]:
-    """NVRTC and its parts, by which Numba compiles CUDA C++, from the first root that has them."""
+    """NVRTC and its parts, with which Numba compiles CUDA C++, from the first folder that has them."""
     for root in _roots():
         for folder in (root / "lib", root / "lib64"):
             if found := sorted(folder.glob("libnvrtc*.so.[0-9]*")):

@@ -1,4 +1,4 @@
-"""Run a script as Python would; in the script's process, which imports nothing of ours.
+"""Runs a script as Python would, in the script's process; imports no other module of simwarp.
 
 Kernels of ``numba.cuda`` keep the lines of their source, unless they are compiled for debugging. PyCUDA
 compiles to PTX.
@@ -19,13 +19,13 @@ LIBRARIES = ("libcuda.so.1", "libcudart.so.13", "libnvJitLink.so.13")
 
 
 def compiler_parts() -> list[str]:
-    """The libraries that NVRTC opens by name alone, and so does not find beside itself."""
+    """The libraries that NVRTC opens by name only, so that it does not find them in its own folder."""
     folder = Path(os.environ.get("CUDA_HOME", ""), "lib64")
     return [str(part) for part in folder.glob("libnvrtc-builtins.so.*")]
 
 
 def keep_lines() -> None:
-    """Let Numba compile with ``lineinfo=True`` by default, which changes no other code, and to PTX.
+    """Make Numba compile to PTX and with ``lineinfo=True`` by default; the generated code is the same.
 
     Link-time optimisation (numba-cuda's default) is on NVIDIA's intermediate code, which only a driver takes.
     """
@@ -47,7 +47,7 @@ def keep_lines() -> None:
 
 
 def compile_to_ptx() -> None:
-    """Let PyCUDA have nvcc make PTX instead of machine code, and keep the source, which findings quote."""
+    """Make PyCUDA compile to PTX instead of machine code, and keep the source, which findings quote."""
     try:
         from pycuda import compiler
     except ImportError:  # the script needs no PyCUDA, or fails by itself
@@ -66,7 +66,8 @@ def compile_to_ptx() -> None:
 if __name__ == "__main__":
     del sys.argv[0]
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # noqa: PTH100, PTH120 - as Python has it
-    for name in (*LIBRARIES, *compiler_parts()):  # then loaded: packages do not look for their own
+    # once loaded, packages use these libraries, and not their own
+    for name in (*LIBRARIES, *compiler_parts()):
         ctypes.CDLL(name, ctypes.RTLD_LOCAL)
     keep_lines()
     compile_to_ptx()

@@ -85,7 +85,7 @@ class Report:
 
     @property
     def all_findings(self) -> list[Finding]:
-        """The findings with their counts, and the calls that failed or are missing, as notes."""
+        """The findings with their counts, then notes on calls that failed or are unsupported."""
         failed = [
             Finding(
                 f"{function} returned {error}",
@@ -119,7 +119,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """The program's exit code; 128 + the signal that ended it, as a shell has it; 130 after Ctrl-C."""
+        """The program's exit code; 128 + the number of the signal that ended it; 130 after Ctrl-C."""
         if self.returncode is None:
             return 130
         return 128 - self.returncode if self.returncode < 0 else self.returncode
@@ -188,7 +188,7 @@ class Report:
 
 
 def _key(fault: KernelFault) -> object:
-    """The identity of a finding: class, lines, and without a place its kind of access."""
+    """The identity of a finding: class and lines; without a location, class and kind of access."""
     places = [place for place in (fault.place, getattr(fault, "other", None)) if isinstance(place, Place)]
     lines = [
         (

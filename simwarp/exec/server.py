@@ -54,7 +54,7 @@ _STACK_LIMIT, _HEAP_LIMIT = 0, 2
 
 @dataclass
 class Function:
-    """A kernel that the program uses, and the dynamic shared memory that it asked for."""
+    """A kernel that the program uses, and the dynamic shared memory that it may use."""
 
     kernel: Kernel
     sizes: list[int]
@@ -106,7 +106,8 @@ class Server:
             reply = Reply(error_of(fault))
         except MemoryError:
             reply = Reply(Error.MemoryAllocation)
-        except Exception as error:  # a fault of ours: the program is told, and its user gets a whole report
+        # an error of simwarp itself: the program gets an error code, its user a full report
+        except Exception as error:
             self.report.note(f"simwarp failed in {message.request.name}: {error}\n{traceback.format_exc()}")
             reply = Reply(Error.LaunchFailure)
         reply.text = self._take_printed()
@@ -241,7 +242,7 @@ class Server:
             self._show_collected()
 
     def _check_opt_in(self, function: Function, shared: int) -> None:
-        """Refuse more dynamic shared memory than the program has asked for."""
+        """Raise for more dynamic shared memory than the program has opted in to."""
         if shared > function.dynamic:
             self.report.note(
                 f"kernel {readable(function.kernel.name)}: {shared} bytes of dynamic shared memory\n"
@@ -343,5 +344,6 @@ class Server:
 
     def _failed(self, message: Message) -> None:
         function, _, error = message.data.decode().partition(" ")
-        function = re.sub(r"_v\d+$", "", function)  # by which name the driver's header declares it
+        # the driver's header declares the function without this suffix
+        function = re.sub(r"_v\d+$", "", function)
         self.report.failed[function, error] += 1

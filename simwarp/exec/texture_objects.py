@@ -1,4 +1,4 @@
-"""Texture and surface objects of a program: what its runtime describes, as the simulator's textures."""
+"""Texture and surface objects of a program, converted to the simulator's textures."""
 
 from __future__ import annotations
 

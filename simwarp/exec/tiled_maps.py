@@ -14,7 +14,7 @@ _TILED = struct.Struct("=10Q16I")
 
 
 def encode_tiled(given: bytes) -> bytes:
-    """The 128 bytes of a map, checked as the driver does: SchemeError, ShapeError or DtypeError."""
+    """The 128 bytes of a tensor map, after the driver's checks: SchemeError, ShapeError or DtypeError."""
     address, *rest = cast("tuple[int, ...]", _TILED.unpack(given))
     shape, strides, (kind, rank), box, steps = rest[:5], rest[5:9], rest[9:11], rest[11:16], rest[16:21]
     interleave, swizzle, promotion, fill = rest[21:]

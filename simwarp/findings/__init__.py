@@ -1,4 +1,4 @@
-"""Findings: one shape for what a run finds, and its forms as text, JSON, SARIF and annotations."""
+"""Findings: one type for faults and notes of a run, and its output as text, JSON, SARIF and annotations."""
 
 from simwarp.findings.finding import Finding
 from simwarp.findings.github import annotation

@@ -1,4 +1,4 @@
-"""One shape for a finding, wherever it comes from: a kernel, a host call, the compiler, a comparison."""
+"""The type of a finding, from any source: a kernel, a host call, the compiler, a comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEPT = (int, str, tuple, Place)
 @shortened
 @dataclass(frozen=True)
 class Finding:
-    """A finding, from which every output is printed; ``check`` is "" if no check can turn it off.
+    """A finding, as all outputs print it; ``check`` is "" if no check can turn it off.
 
     >>> from simwarp.faults import OutOfBounds, Place
     >>> place = Place(source_file="my.cu", source_line=5)
@@ -33,19 +33,20 @@ class Finding:
     my.cu:5: out of bounds: read of x[100], past its end
     """
 
-    what: str  # the event, without its place
-    name: str  # of its class: that of a `simwarp.faults.KernelFault`, or of its own
+    what: str  # the event, without its location
+    name: str  # name of the finding's class, such as that of a `simwarp.faults.KernelFault`
     check: str = ""
     """A kind of `simwarp.checks`, or "schedules", "unwritten", "expected", "calls", "compiler"."""
     severity: str = "error"  # "error"; or "note" for a finding that does not prove a mistake
     place: Place = _NOWHERE
-    notes: tuple[Note, ...] = ()  # the other places
-    element: str = ""  # of an array, such as ``t[127]``; "" if unknown
+    notes: tuple[Note, ...] = ()  # other locations that belong to the finding
+    element: str = ""  # an array's element, such as ``t[127]``; "" if unknown
     values: str = ""
     advice: str = ""
-    more: str = ""  # a way to see more; "" if there is nothing more to see
+    more: str = ""  # the option that shows more; "" if there is nothing more to show
     count: int = 1
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # those of its class alone
+    # fields that only the finding's class has
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def of(cls, fault: KernelFault) -> Finding:
@@ -71,7 +72,7 @@ class Finding:
         return messages.plain(self)
 
     def lines(self, paths: Mapping[str, str] = MappingProxyType({})) -> list[messages.Line]:
-        """The message and the count, as styled pieces; ``paths`` are those to show for file names."""
+        """The message and the count as styled pieces; ``paths`` maps file names to the paths to show."""
         times: list[messages.Line] = [[(f"  {self.count} times", "quiet")]] if self.count > 1 else []
         return [*messages.message(self, paths), *times]
 

@@ -14,7 +14,7 @@ _COMMANDS = {"error": "error", "note": "notice"}
 
 
 def annotation(found: Finding, paths: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The workflow command of a finding; ``paths`` are those to show for the names of source files.
+    """The GitHub workflow command of a finding; ``paths`` maps source files to the paths to show.
 
     >>> from simwarp.places import Place
     >>> print(annotation(Finding("100% wrong", "Trap", place=Place(source_file="a,b.cu", source_line=3))))

@@ -1,4 +1,4 @@
-"""The rules by which findings are found: what each check looks for, and the help for it."""
+"""The rules of findings: for each kind, the check that finds it, and its help text."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ RULES = {
 
 
 def rule_of(found: Finding) -> Rule:
-    """The rule of a finding; one without an entry has its own words."""
+    """The rule of a finding; for a kind without an entry, a rule made from the finding's words."""
     return RULES.get(found.rule) or Rule(f"A finding of the kind {found.kind}", found.advice or DOCUMENTATION)

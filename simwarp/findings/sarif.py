@@ -73,13 +73,13 @@ def _rule(name: str, found: Finding) -> dict[str, Any]:
 
 
 class _Files:
-    """Converts places of findings to SARIF locations."""
+    """Converts locations of findings to SARIF locations."""
 
     def __init__(self, paths: Mapping[str, str], ptx: str, root: Path) -> None:
         self._paths, self._ptx, self._root = paths, ptx, root
 
     def location(self, place: Place) -> dict[str, Any]:
-        """A location: file and region as far as they are known, and the kernel."""
+        """A SARIF location: file and region if known, and the kernel."""
         made: dict[str, Any] = {}
         line = place.source_line
         path = self._paths.get(place.source_file or "", place.source_file) if line is not None else self._ptx
@@ -93,7 +93,7 @@ class _Files:
         return made
 
     def _artifact(self, path: str) -> dict[str, str]:
-        """The address of a file: relative to the root if it lies below, else absolute."""
+        """The address of a file: relative to the root if the file is below it, else absolute."""
         whole = Path(path) if Path(path).is_absolute() else self._root / path
         parts = whole.resolve() if whole.exists() else whole
         if not parts.is_relative_to(self._root):
@@ -124,7 +124,7 @@ def _result(found: Finding, rule: int, files: _Files) -> dict[str, Any]:
 
 
 def _related(found: Finding, files: _Files) -> Iterator[dict[str, Any]]:
-    """Yield the SARIF locations of a finding's other places: second accesses and callers."""
+    """Yield the SARIF locations of a finding's other locations: second accesses and callers."""
     callers = (
         (
             f"{caller.function or 'a function'}() is {'inlined' if caller.inlined else 'called'} here",

@@ -1,4 +1,4 @@
-"""The last line of a run: what it says about results on hardware, or why it says nothing."""
+"""The last line of a run: whether its results hold for hardware, or the reason why that is unknown."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def saturate(a: Any) -> Any:
 
 @_quiet
 def _rounded(nearest: np.ufunc, others: dict[int, Any], rounding: Rounding, *operands: Any) -> Any:
-    """Round to nearest by NumPy, otherwise by the function in ``others`` for the operands' bytes."""
+    """Round to nearest with NumPy; other roundings call the function in ``others`` for the operand size."""
     dtype = common_dtype(*operands)
     if rounding == "rn":
         return nearest(*operands)

@@ -1,4 +1,4 @@
-"""Apply functions of arrays of one shape to operands of shapes that broadcast, block by block."""
+"""Elementwise application of functions to operands that broadcast, block by block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ keeps: new pages from the system cost more than the arithmetic."""
 
 
 def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[Any] | None = None) -> Any:
-    """Apply a function of arrays of one shape to operands that broadcast, block by block.
+    """Apply a function of equally shaped arrays to operands that broadcast, block by block.
 
     The result has the first operand's type unless ``dtype`` is given.
     """
@@ -40,7 +40,7 @@ def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[An
 
 
 def redo(result: Floats, where: Lanes, function: Callable[..., Any], *operands: Any) -> Floats:
-    """Recompute some elements of a result with a slower, exact function; all arrays have one shape."""
+    """Recompute some elements of a result with a slower, exact function; all arrays have the same shape."""
     if where.any():
         result[where] = function(*(x[where] for x in operands))
     return result

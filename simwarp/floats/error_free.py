@@ -84,7 +84,8 @@ def sum_to_float32(a: Floats, b: Floats, rounding: Rounding) -> Floats:
     """
     total = np.add(a, b)
     result = to_float32(total, rounding)
-    low = np.left_shift(total.view(np.uint64), 36)  # the last 28 bits, 0 in both cases
+    # the low 28 bits: 0 if the sum is a float32, or halfway between two
+    low = np.left_shift(total.view(np.uint64), 36)
     if low.min(initial=1) == 0:
         if rounding != "rn":
             return sum_through_odd(rounding, a, b)

@@ -67,7 +67,7 @@ def _double(a: Floats, b: Floats, c: Floats) -> Floats:
     error = np.add(product_error, total_error)
     result = np.add(total, error)
     hard = _hard(result, product, total, a, b)
-    # ``error`` is rounded; that matters only if it ends halfway, at a few quarter units of ``total``.
+    # The rounding of ``error`` matters only if it ends halfway, at a few quarter units of ``total``.
     low = error.view(np.uint64)
     low <<= 20
     if low.min(initial=1) == 0:

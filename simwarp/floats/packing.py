@@ -1,4 +1,4 @@
-"""Values of any exponent, held without a rounding error, and rounded once into the words of a format.
+"""Exact values of any exponent, and their single rounding into the words of a format.
 
 For results that the fast paths do not cover: overflows, subnormal numbers, and formats that NumPy lacks.
 """
@@ -21,7 +21,7 @@ class Exact(NamedTuple):
 
     negative: Lanes
     significand: Words
-    exponent: Words  # for 0 it is below all others
+    exponent: Words  # for a zero, below all other exponents
 
 
 def exact(nearest: Floats, rest: Any = 0.0, exponent: Any = 0) -> Exact:
@@ -61,14 +61,14 @@ def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = Fa
 
 
 def _limit(format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool) -> Words:
-    """The magnitude to which an overflow rounds: the largest finite one, or the next above it."""
+    """The magnitude to which an overflow rounds: the largest finite word, or the next larger word."""
     toward: dict[str, Any] = {"rz": 0, "rm": negative, "rp": ~negative}
     outward = 0 if saturate else toward.get(rounding, 1)
     return np.add(np.uint64(format.largest), outward, dtype=np.uint64)
 
 
 def join(negative: Lanes, magnitude: Words, format: Format) -> Words:
-    """Combine signs and magnitudes (without padding) to words of a format."""
+    """Combine signs and magnitudes without padding into words of a format."""
     word = format.word.type
     signs = negative.astype(format.word) * word(format.sign)
     return (magnitude.astype(format.word) << word(format.padding)) | signs

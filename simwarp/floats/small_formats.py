@@ -24,7 +24,7 @@ _quiet = np.errstate(all="ignore")
 
 @_quiet
 def widen(words: Any, format: FormatName) -> Any:
-    """Convert words of a format to float32: exact, and NaN to NaN.
+    """Convert words of a format to float32, exactly; NaN stays NaN.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Matrix descriptors of wgmma: where a matrix lies in shared memory (PTX ISA 9.0, section 9.7.15.5.1.2).
+"""Matrix descriptors of wgmma: the position of a matrix in shared memory (PTX ISA 9.0, section 9.7.15.5.1.2).
 
 A matrix is cut into chunks of 16 bytes. K-major, a chunk holds neighbours along k of one row of A, or column
 of B; MN-major, neighbours along m or n at one k. Eight chunks that follow one another across the chunk's
@@ -40,8 +40,8 @@ class Descriptors(NamedTuple):
     leading: Words
     stride: Words
     base: Words  # start of the swizzle's pattern within its repeat, in rows of 128 bytes
-    span: Words  # of the swizzle: 128, 64, 32, or 0 for none
-    reserved: Words  # bits that no field has
+    span: Words  # bytes of the swizzle's span: 128, 64, 32, or 0 for no swizzle
+    reserved: Words  # bits that belong to no field
 
     @classmethod
     def of(cls, words: Words) -> Descriptors:

@@ -47,7 +47,7 @@ _FLOAT = range(8, 257, 8)
 _INTEGER = (8, 16, 24, *range(32, 257, 16))
 """The n of wgmma. ptxas 13.0 accepts 240 and 256 for s8 and u8, too, where the PTX ISA ends at 224."""
 _PAIRS = [f".{a}.{b}" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
-# The table's abbreviations.
+# The abbreviations in the table of `simwarp.fragments.maps`.
 _WORDS = {
     "SHAPES": "<.m16n16k16|.m8n32k16|.m32n8k16>",
     "LAYOUTS": "<.row|.col><.row|.col>",
@@ -136,7 +136,7 @@ class Group(NamedTuple):
 
     @property
     def minimum_sm(self) -> int:
-        """The number of the target, such as 90 for "sm_90a"."""
+        """The number in the target's name, such as 90 for "sm_90a"."""
         return int(self.target[3:].rstrip("a"))
 
     @property
@@ -171,7 +171,7 @@ GROUPS = tuple(_read(_TABLE))
 
 @cache
 def by_words() -> dict[object, tuple[str, Group]]:
-    """From the words of a form (`words_of`) to its first spelling and its group."""
+    """The words of a form (`words_of`) → its first spelling and its group."""
     found: dict[object, tuple[str, Group]] = {}
     for group in GROUPS:
         for opcode in group.opcodes():

@@ -1,4 +1,4 @@
-"""The map of an operand: which lane, register and bit hold which element of a matrix."""
+"""The map of an operand: the lane, register and bit that hold each element of a matrix."""
 
 from __future__ import annotations
 

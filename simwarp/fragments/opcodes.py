@@ -79,7 +79,7 @@ def fragments_of(opcode: str) -> Fragments:
 
 @cache
 def confirmations(record: Path = RECORD) -> dict[str, tuple[str, ...]]:
-    """From opcode to the chips, such as "sm_90", on which a probe confirmed the maps of all operands."""
+    """Opcode → the chips, such as "sm_90", on which a probe confirmed the maps of all operands."""
     if not record.exists():
         return {}
     forms: dict[str, dict[str, bool]] = json.loads(record.read_text(encoding="utf-8"))["forms"]

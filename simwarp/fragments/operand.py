@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 @shortened
 @dataclass(frozen=True)
 class Provenance:
-    """The source of a map, and the chips that confirmed it.
+    """The source of an operand's map, and the chips that confirmed it.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Operand:
 
     @property
     def run(self) -> int:
-        """The neighbouring slots of a register that are neighbours in memory: all of them, or 1."""
+        """The number of consecutive slots of a register that are adjacent in memory: all of them, or 1."""
         contiguous = "column" if self._in_rows() else "row"
         along = [d for d in self.layout.digits if d.source == "slot"]
         return self.layout.slots if all(d.target == contiguous and d.stride == 1 for d in along) else 1
@@ -195,5 +195,5 @@ class Fragments:
 
     @property
     def minimum_sm(self) -> int:
-        """The number of ``target``, such as 90 for "sm_90a"."""
+        """The number in the name ``target``, such as 90 for "sm_90a"."""
         return int(self.target[3:].rstrip("a"))

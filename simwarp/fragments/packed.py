@@ -1,4 +1,4 @@
-"""Split words into elements of 1 to 64 bits, and join elements to words."""
+"""Splitting of words into elements of 1 to 64 bits, and joining of elements into words."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def no_such_instruction(opcode: str, forms: Iterable[str]) -> FragmentError:
 
 
 def _what_exists(opcode: str, relatives: list[str]) -> tuple[str, list[str]]:
-    """The known choices for the first word that no form has, and the forms with the words before it."""
+    """The choices for the first word that makes an opcode unknown, and the forms with the words before it."""
     name = _name(opcode)
     for what, choice in _choices(opcode).items():
         alike = [form for form in relatives if _choices(form)[what] == choice]
@@ -61,7 +61,7 @@ def _choices(opcode: str) -> dict[str, str]:
 
 
 def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
-    """The form with the same words in another order, else that with the closest shape and spelling."""
+    """The form with the same words in another order, else the form with the closest shape and spelling."""
     words = sorted(opcode.split("."))
     reordered = [form for form in relatives if sorted(form.split(".")) == words]
     if reordered:
@@ -78,7 +78,7 @@ def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """List each name once, sorted by the numbers in it; of more than 12, only the first four and the last."""
+    """List each name once, sorted by the numbers in it; a list of more than 12 is shortened to five."""
     distinct = sorted(dict.fromkeys(names), key=_numbers)
     if len(distinct) > 12:
         distinct[4:-1] = ["…"]

@@ -1,4 +1,4 @@
-"""The swizzles of matrices in shared memory: 16-byte chunks of a row change places by the row's number.
+"""The swizzles of matrices in shared memory: the row number permutes the 16-byte chunks of each row.
 
 Tensor maps (PTX ISA 9.0, section 5.5.7) and the matrix descriptors of wgmma (section 9.7.15.5.1) share them.
 """

@@ -30,7 +30,7 @@ __all__ = ["answers", "generate", "keep", "still_right"]
 
 
 def keep(found: Difference, folder: Path, device: Any) -> Path:
-    """Write a counterexample with the first device's answer; return the path of the ``.ptx``."""
+    """Write a counterexample with the first device's result; return the path of the ``.ptx``."""
     program, words, text = found.program, found.words[0], found.text.encode()
     digest = hashlib.sha256(text).hexdigest()
     name = digest[:12]
@@ -44,7 +44,7 @@ def keep(found: Difference, folder: Path, device: Any) -> Path:
 
 
 def still_right(ptx: Path, device: Any) -> bool:
-    """True if a device's answer to a saved counterexample equals the recorded words."""
+    """True if a device's result for a saved counterexample equals the recorded words."""
     try:
         recording = read(ptx.with_suffix(".json"), trial=True)
         meta, words, text = recording.meta, recording.arrays["words"], ptx.read_text()

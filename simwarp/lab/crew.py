@@ -1,4 +1,4 @@
-"""Processes that do tasks on devices of their own; a crash, or a device error, loses one task only.
+"""Processes that run tasks, each on its own device; a crash or device error loses one task only.
 
 A device that has executed an illegal instruction is of no use to its process any more. Such a process ends,
 and another takes its place.
@@ -38,7 +38,7 @@ class Crew:
     """Processes that do tasks until `close`, each on a device of its own."""
 
     def __init__(self, make: Callable[[], Any], processes: int, patience: float = PATIENCE) -> None:
-        # Each process has one core, which the threads of a BLAS in all others would take from it.
+        # Each process has one core; threads of a BLAS in the other processes would use it, too.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         self._make, self._patience = make, patience
         self._threads = ThreadPoolExecutor(processes)

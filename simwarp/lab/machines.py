@@ -15,7 +15,7 @@ from simwarp.machine.topology import named
 
 @dataclass(frozen=True)
 class Host:
-    """A machine, real or simulated, with the names of it and of its GPUs."""
+    """A machine, real or simulated, with its name and the names of its GPUs."""
 
     machine: Any  # a `gpu.machine.Machine` with a ``timeline``
     name: str
@@ -33,7 +33,7 @@ def host(topology: Topology, *, values: bool = False) -> Host:
 def opened(
     device: str, topology: str, *, devices: int | None = None, values: bool = False, record: bool = True
 ) -> Generator[Host]:
-    """A new machine of some devices, by default all: of a topology, or for "cuda" GPUs.
+    """Create a machine, simulated from a topology or, for "cuda", of GPUs; ``devices`` limits their number.
 
     With ``record`` GPUs have a timeline, too.
     """
@@ -56,7 +56,7 @@ def opened(
 
 
 def topology_of(name: str, devices: int | None = None) -> Topology:
-    """A topology by its name, or its first devices; raises SchemeError for another name.
+    """A topology by its name, with all or the first devices; raises SchemeError for an unknown name.
 
     >>> topology_of("everest", 2).name
     'Everest, 2 of 3 devices'

@@ -46,11 +46,11 @@ class Meter(Protocol):
     unit: str
 
     def cost(self, work: Work, together: int = 1) -> Facts:
-        """The cost of some work; ``together`` repetitions are measured in one go."""
+        """The cost of a call; ``together`` calls are measured in one go."""
         ...
 
     def about(self) -> Facts:
-        """The method of measuring, as fields of a study's report."""
+        """The measuring method, as fields of a study's report."""
         ...
 
 
@@ -64,7 +64,7 @@ class Timer:
 
     def cost(self, work: Work, together: int = 1) -> Facts:
         """The median of the seconds that the device works."""
-        work()  # loads kernels, which a capture should not do
+        work()  # the first run loads kernels, which must not happen in a capture
         with self.device.capture() as graph:
             for _ in range(together):
                 work()
@@ -110,7 +110,7 @@ class Counter:
         self.device = device
 
     def cost(self, work: Work, together: int = 1) -> Facts:
-        """The thread-instructions and launches of one run of some work."""
+        """The thread-instructions and launches of one call."""
         launches, executed = self.device.launches, self.device.executed
         work()
         return {
@@ -119,7 +119,7 @@ class Counter:
         }
 
     def about(self) -> Facts:
-        """The method of counting: instructions of threads whose predicate held, of one run."""
+        """The counting method, as fields of a study's report."""
         return {"instructions": "of threads whose predicate held", "runs": 1}
 
 
@@ -129,7 +129,7 @@ class Counter:
 
 
 def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """Measure each launch of a network alone, its share of their sum, and all launches together."""
+    """Measure each launch of a network alone, its share of the sum, and all launches together."""
     with _room(images):
         prepared = gpu.bnn.prepare(network, device=meter.device)
         given = _upload(network, meter, images)
@@ -146,7 +146,7 @@ def breakdown(network: Network, meter: Meter, images: int, progress: Progress) -
 
 
 def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
-    """A launch for each step beside one launch, for batches 1, 2, 4 …; and the cost of the latter's barriers.
+    """Compare one launch per step with one launch for all, for batches 1, 2, 4 …; and cost its barriers.
 
     A barrier's cost is the time saved by not waiting for barriers, over their number.
     """
@@ -162,7 +162,7 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
             row: Facts = {"images": count}
             for name, prepared in (("layers", layers), ("whole", whole)):
                 row[name] = meter.cost(partial(prepared.run, batch_images))[meter.unit]
-            if meter.unit == "seconds":  # on the simulator it would be a race
+            if meter.unit == "seconds":  # a run without barriers is a race, which the simulator would report
                 apart = meter.cost(partial(whole.whole.run, batch_images, waits=False))["seconds"]
                 row |= {"without_barriers": apart, "barrier": (row["whole"] - apart) / max(barriers, 1)}
         rows.append(row)
@@ -212,7 +212,7 @@ def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> F
     """Measure each scheme of `gpu.bconv2d` and `gpu.bmm` for each binary layer, or record its refusal."""
     values = values_of(network)
     with _room(images):
-        words = {"Dense": "bmm32"}  # every scheme arranges words; lines are for some
+        words = {"Dense": "bmm32"}  # every scheme can use words; some can also use lines
         prepared = gpu.bnn.prepare(network, schemes=words, device=meter.device)
         launches = prepared.launches(_upload(network, meter, images))
         cases = [
@@ -238,7 +238,7 @@ def scheme(network: Network, meter: Meter, images: int, progress: Progress) -> F
 
 
 def _alone(step: Step) -> Step:
-    """A convolution without the residual that is joined to it, which most schemes cannot add."""
+    """A convolution without the residual that is fused into it, which most schemes cannot add."""
     if not is_sum(step):
         return step
     return Step(step.layers[:1], step.paths[:1], step.reads[:1], step.paths[:1])

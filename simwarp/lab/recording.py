@@ -54,9 +54,9 @@ R = TypeVar("R")
 
 @dataclass
 class Asking:
-    """The device, size, number of processes and progress callback of one run of a subject."""
+    """The options of one run of a subject: device, size, number of processes, progress callback."""
 
-    make: Callable[[], Any]  # makes the device, in each process
+    make: Callable[[], Any]  # a function that makes the device, called in each process
     small: bool = False  # only a few inputs of each kind
     processes: int = 1
     progress: Callable[[int, int], None] = lambda done, total: None
@@ -106,28 +106,28 @@ def _answer(make: Callable[[], Any], function: Callable[..., R], task: tuple[Any
 
 @dataclass(frozen=True)
 class Answers:
-    """The result of a subject's ``ask``: the contents of its recording."""
+    """The result of a subject's ``ask``, as written to its recording."""
 
-    facts: dict[str, Any]  # plain data
+    facts: dict[str, Any]  # facts as JSON values
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict[str, Any])
-    ptx: Mapping[str, str] = field(default_factory=dict[str, str])  # title to SHA-256 of the text
+    ptx: Mapping[str, str] = field(default_factory=dict[str, str])  # title of each PTX text → its SHA-256
     differences: list[str] = field(
         default_factory=list[str]
     )  # descriptions of differences from the simulator or the reference
     table: str = ""  # the key in `TABLES` of the table that gets `forms`
     forms: dict[str, Any] = field(
         default_factory=dict[str, Any]
-    )  # opcode to table entry; None removes the chip's
+    )  # opcode → table entry; None removes the chip from the entry
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A named set of experiments on hardware, whose answers are recorded."""
+    """A named set of hardware experiments, whose results are recorded."""
 
     name: str
     about: str
     ask: Callable[[Asking], Answers]
-    needs: tuple[str, ...] = ()  # programs that must be on PATH; they need a GPU
+    needs: tuple[str, ...] = ()  # programs that must be on PATH; each needs a GPU
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def examples(folder: str) -> Path:
 
 
 def named(words: Iterable[str], subjects: Mapping[str, Subject]) -> list[Subject]:
-    """The subjects that words name; a word may have the wildcard ``*``."""
+    """The subjects that the words name; a word may contain the wildcard ``*``."""
     found: dict[str, Subject] = {}
     for word in words:
         mine = {name: subject for name, subject in subjects.items() if fnmatchcase(name, word)}

@@ -21,7 +21,7 @@ PANELS = (4096, 8192, 16384, 32768)
 
 @dataclass(frozen=True)
 class Network:
-    """The network of the hosts; each has one such link, both directions of which are as fast.
+    """The network of the hosts: each has one link, equally fast in both directions.
 
     By default 400 Gb/s and 5 µs, which are assumed. A broadcast goes from host to host in the best number of
     segments, "pipeline", or sends the whole panel along a binomial tree, "tree".
@@ -32,7 +32,7 @@ class Network:
     broadcast: Literal["pipeline", "tree"] = "pipeline"
 
     def broadcast_seconds(self, nbytes: float, hosts: int) -> float:
-        """The time of a broadcast to so many hosts, the root counted.
+        """The time of a broadcast to ``hosts`` hosts, including the root.
 
         >>> Network(0.0, 1e9).broadcast_seconds(1e9, 2), Network(0.0, 1e9, "tree").broadcast_seconds(1e9, 8)
         (1.0, 3.0)
@@ -49,14 +49,14 @@ class Network:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A product of square matrices of doubles over several hosts."""
+    """The predicted times of a product of square float64 matrices over several hosts."""
 
     n: int
     hosts: int
     panel: int
     seconds: float
-    exposed_seconds: float  # the part of ``seconds`` in which only the network works
-    bytes_per_host: int  # of the three blocks and of both buffers of panels
+    exposed_seconds: float  # the part of ``seconds`` in which the network works and no device computes
+    bytes_per_host: int  # bytes of the three blocks and of both buffers of panels
 
     @property
     def tflops(self) -> float:
@@ -69,7 +69,7 @@ class Prediction:
 
 
 class Model:
-    """Predictions for hosts of one kind, whose times are those of a simulated machine.
+    """Predictions for equal hosts, from the times of a simulated machine.
 
     >>> one, four = (Model().predict(2048, hosts, 2048) for hosts in (1, 4))
     >>> one.exposed_seconds, 0 < four.efficiency(one) < 0.5
@@ -100,7 +100,7 @@ class Model:
         return Prediction(n, hosts, panel, seconds, exposed, nbytes)
 
     def _arrival(self, grid: ProcessGrid, rows: int, columns: int, width: int) -> float:
-        """The broadcasts of a panel of A along a row of hosts and of one of B along a column, on one link."""
+        """The time on a link to broadcast a panel of A along a host row and one of B along a host column."""
         of_a = self._network.broadcast_seconds(8.0 * rows * width, grid.columns)
         return of_a + self._network.broadcast_seconds(8.0 * columns * width, grid.rows)
 

@@ -17,7 +17,7 @@ _LARGEST = 1 << 46
 def unbacked(
     shape: tuple[int, ...], dtype: npt.DTypeLike, order: Literal["C", "F"] = "F"
 ) -> npt.NDArray[Any]:
-    """An array of reserved addresses without memory behind them, never to be read or written.
+    """An array of reserved addresses without memory behind them, which must not be read or written.
 
     >>> unbacked((3_000_000, 1_000_000), "f8").nbytes
     24000000000000
@@ -30,6 +30,6 @@ def unbacked(
         return np.empty(shape, kind, order=order)
     try:
         addresses = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-    except OSError as error:  # a limit of the process or of the system
+    except OSError as error:  # a limit of the process or of the system on address space
         raise MemoryError(f"an array of {nbytes} bytes: {error}") from None
     return np.frombuffer(addresses, kind).reshape(shape, order=order)

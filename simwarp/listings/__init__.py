@@ -1,4 +1,4 @@
-"""The papers' listings as warp kernels in Python, one to one, with their errata corrected.
+"""The papers' listings as warp kernels in Python, line by line, with their errata corrected.
 
 ======================================== ====================================================
 ``pack32_column``, ``pack32_row``        listings 1 and 2

@@ -74,7 +74,8 @@ def Conv2d_32bit(
     """
     laneid, (bx, by, bz), Csub = warp.lane, warp.block, warp.shared["Csub"]
     word = bits_of(bitfilter)
-    ins, outs = -(-p.in_channels // word), -(-p.out_channels // word)  # steps in in_channels; words out
+    # steps along in_channels, and words along out_channels
+    ins, outs = -(-p.in_channels // word), -(-p.out_channels // word)
     ax0 = bx * p.stride_horizontal - p.pad_w  # from output image to input image
     ay0 = by * p.stride_vertical - p.pad_h
     exclude = 0  # filter entries that are masked off
@@ -84,7 +85,7 @@ def Conv2d_32bit(
         for s in range(p.filter_width):
             ay, ax = ay0 + r * p.dilation_vertical, ax0 + s * p.dilation_horizontal
             if not (0 <= ay < p.in_height and 0 <= ax < p.in_width):
-                exclude += 1  # not in frame
+                exclude += 1  # tap outside the image
                 continue
             pixel = (bz * p.in_height + ay) * p.in_width + ax
             for c in range(ins):

@@ -25,7 +25,7 @@ _REAL = (np.float64, np.float32, np.float16, np.int8)
 
 
 class _Format(NamedTuple):
-    """A layout of packed bits in messages: its axes, what its words hold, and the scheme that takes it."""
+    """A layout of packed bits in messages: its axes, a word's contents, the scheme that needs it."""
 
     axes: str
     unit: str
@@ -109,7 +109,7 @@ def check_packed(
 
 
 def check_choice(option: str, given: object, known: tuple[object, ...]) -> None:
-    """Raise SchemeError unless the value of an option is a known one."""
+    """Raise SchemeError unless an option has one of the known values."""
     if given not in known:
         raise SchemeError(f"there is no {option}={given!r}: choose one of {', '.join(map(repr, known))}")
 

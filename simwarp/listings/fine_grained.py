@@ -66,7 +66,7 @@ def BMMS32_Arow_Brow(
     columns = [by * word + half + laneid for half in halves]
     Cm = {row: [np.zeros(WARP_SIZE, np.uint32)] * len(columns) for row in rows}
     for i in range(A_width):
-        a = {row: warp.load(A, i * A_height + row) for row in rows}  # one word for all lanes
+        a = {row: warp.load(A, i * A_height + row) for row in rows}  # all lanes load the same word
         for half, column in enumerate(columns):
             with warp.where(column < B_width):
                 b = warp.select(warp.load(B, i * B_width + column), B.dtype.type(0))

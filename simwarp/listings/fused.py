@@ -43,7 +43,7 @@ class Fused(NamedTuple):
     flip: GlobalArray
 
     def bit(self, warp: Warp, dot: Any, column: Any) -> npt.NDArray[np.bool_]:
-        """The output bit of each lane's dot product: it reaches the column's threshold, inverted by flip."""
+        """The output bit of each lane: whether its dot product reaches the threshold, inverted by flip."""
         return (dot >= warp.load(self.thresholds, column)) ^ warp.load(self.flip, column)
 
     def vote(self, warp: Warp, dots: Any, column: Any) -> npt.NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""The ±1 product by ``mma.sync`` m16n8k256, as ``gpu.bmm(scheme="skinny")`` and ``scheme="mma"`` compute it.
+"""The ±1 product by ``mma.sync`` m16n8k256, the method of ``gpu.bmm(scheme="skinny")`` and ``"mma"``.
 
 A warp multiplies 16 lines by 8, 256 bits of k. The listings show which words the lanes of a warp hold, and
 two ways to bring them there.
@@ -59,7 +59,7 @@ def multiply_add(sums: Sums, a: Words, b: Words) -> None:
 
 
 def skinny_bmm(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
-    """The ±1 product op(a) · op(b) where one of the two has at most 16 lines.
+    """The ±1 product op(a) · op(b) if op(a) has at most 16 rows, or op(b) at most 16 columns.
 
     A block takes 16 of the many lines, and all of the few. Its warps share k; their sums meet in shared
     memory. Parameters, returns and errors are those of `btc_bmm1`; bits are packed ``first="lsb"``.
@@ -119,7 +119,7 @@ def _shared_sums(many: Words, few: Words, width: int) -> npt.NDArray[np.int64]:
 
 
 def _pieces(lines: Words, line: npt.NDArray[np.int64], piece: npt.NDArray[np.int64]) -> Words:
-    """The words of a piece in each lane; of the last line past the edge, zeros past k."""
+    """A 16-byte piece of lines in each lane: the last line's past the edge, and zeros past k."""
     word = PIECE * piece[:, np.newaxis] + np.arange(PIECE)
     rows = np.minimum(line, len(lines) - 1)[..., np.newaxis]
     return np.where(word < lines.shape[1], lines[rows, np.minimum(word, lines.shape[1] - 1)], np.uint32(0))
@@ -130,7 +130,7 @@ def _clamped(count: int, lines: int) -> npt.NDArray[np.int64]:
 
 
 def _answer(dots: Sums, options: ProductOptions) -> Any:
-    """The dot products, or with thresholds their bits, packed 32 columns to a word."""
+    """The dot products; with thresholds their bits, 32 columns packed into a word."""
     m, n = dots.shape
     fused = fuse(options.get("thresholds"), options.get("flip"), n)
     if fused is None:
@@ -179,7 +179,7 @@ def mma_bmm(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
 
 
 def stage_of(lines: Words, first_line: int, count: int, first_piece: int) -> Words:
-    """A stage as the copies leave it, (lines, places, words): piece p of line r at place p ^ r % 8."""
+    """A stage in shared memory, (lines, pieces, words): piece p of line r at index p ^ r % 8."""
     part = lines[first_line : first_line + count, PIECE * first_piece : PIECE * (first_piece + STEP)]
     filled = np.zeros((count, STEP, PIECE), np.uint32)
     filled.reshape(count, -1)[: len(part), : part.shape[1]] = part
@@ -190,14 +190,15 @@ def stage_of(lines: Words, first_line: int, count: int, first_piece: int) -> Wor
 
 
 def fragment(stage: Words, lines: npt.NDArray[np.int64], piece: int) -> Words:
-    """``ldmatrix`` of a piece of eight lines of each tile: lane l has word l % 4 of line l // 4, (…, 32)."""
+    """``ldmatrix`` of one piece of eight lines per tile: lane l gets word l % 4 of line l // 4, (…, 32)."""
     line = lines[..., np.newaxis] + _LANE // 4
     return stage[line, piece ^ line % 8, _LANE % 4]
 
 
 def _multiply_stage(tile: npt.NDArray[np.int64], stage_a: Words, stage_b: Words) -> None:
-    """Add the products of a stage; all warps of the block side by side."""
-    down = np.arange(0, BLOCK[0], ROWS)[:, np.newaxis]  # a warp has four of them
+    """Add the products of a stage, for all warps of the block at once."""
+    # the first row of each tile; a warp has four of the tiles
+    down = np.arange(0, BLOCK[0], ROWS)[:, np.newaxis]
     across = np.arange(0, BLOCK[1], COLUMNS)
     sums = np.zeros((down.size, across.size, 4, WARP_SIZE), np.int32)
     for piece in range(0, STEP, 2):

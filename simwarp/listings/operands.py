@@ -1,4 +1,4 @@
-"""Operands of the matrix products, which are matrices or packed bits: check, pack and upload them.
+"""Operands of the matrix products, matrices or packed bits: checks, packing and upload.
 
 Source: BSTC (SC'19), section 5.1.
 """

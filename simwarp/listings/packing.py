@@ -55,7 +55,7 @@ def mov_b64(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def bits_of(array: GlobalArray) -> int:
-    """The bits of a word of an array: 32 in print, 64 in the 64-bit kernels."""
+    """The bits of an array's words: 32 in the printed listings, 64 in the 64-bit kernels."""
     return array.dtype.itemsize * 8
 
 
@@ -273,7 +273,7 @@ _KERNELS = {
 
 
 def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
-    """Pack a matrix that `real` has checked, by the kernel of the layout and word size."""
+    """Pack a matrix that `real` has checked, with the kernel for a layout and word size."""
     of_kernel: Word = 32 if word == 32 else WORD
     kernel, down, across = _KERNELS[layout, of_kernel]
     height, width = matrix.shape
@@ -285,7 +285,7 @@ def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
 
 
 def joined(words: npt.NDArray[Any], parts: int) -> npt.NDArray[Any]:
-    """Join words (n, lines) to longer ones (ceil(n / parts), lines, parts), the first elements last."""
+    """Join words (n, lines) into longer ones (ceil(n / parts), lines, parts), the first elements last."""
     whole = np.pad(words, ((0, -len(words) % parts), (0, 0))).reshape(-1, parts, words.shape[1])
     return np.ascontiguousarray(whole[:, ::-1].swapaxes(1, 2))
 

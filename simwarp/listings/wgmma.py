@@ -1,4 +1,4 @@
-"""The ±1 product on the warpgroups of Hopper, tile by tile, as `gpu.bmm(scheme="wgmma")` computes it.
+"""The ±1 product on Hopper's warpgroups, tile by tile, the method of `gpu.bmm(scheme="wgmma")`.
 
 A warpgroup multiplies 64 lines of A by 128 of B, 1024 bits of k in a step. The listing shows where bits lie:
 the swizzled stage in shared memory, the product's operands in it, the accumulators in registers, and how the
@@ -42,7 +42,7 @@ COLUMN = 8 * (_REGISTER // 4) + 2 * (_LANE % 4) + _REGISTER % 2 + 0 * _WARP
 
 
 def swizzled_stage(lines: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A step of a tile's lines, (lines, SPAN), as the copy leaves it: chunk c of row r at place c ^ r % 8."""
+    """One step of a tile's lines, (lines, SPAN), in shared memory: chunk c of row r at index c ^ r % 8."""
     row, chunk = np.ogrid[: len(lines), : SPAN // CHUNK]
     placed = np.empty_like(lines).reshape(len(lines), -1, CHUNK)
     placed[row, chunk ^ row % 8] = lines.reshape(placed.shape)
@@ -70,7 +70,7 @@ def words_of_quad(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
 
 
 def exchanged(low: npt.NDArray[Any], up: npt.NDArray[Any], bit: int) -> npt.NDArray[np.uint32]:
-    """Exchange words between lanes whose numbers differ in a bit: a lane keeps ``low`` or ``up`` by it."""
+    """Exchange words between lanes whose numbers differ in ``bit``: that bit decides what a lane keeps."""
     upper = np.bitwise_and(LANE, bit) > 0
     kept: npt.NDArray[np.uint32] = np.where(upper, up, low)
     given: npt.NDArray[np.uint32] = np.where(upper, low, up)
@@ -80,7 +80,7 @@ def exchanged(low: npt.NDArray[Any], up: npt.NDArray[Any], bit: int) -> npt.NDAr
 def tile_words(
     margins: Sums, flips: npt.NDArray[np.uint32]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-    """The words of a tile that lanes store, (2, 4, 32) for rows and those 8 below, and their rows.
+    """The words that lanes store, (2, 4, 32): for a lane's row, and the row 8 below; and these rows.
 
     A bit is 1 where its margin is not negative; ``flips`` has the inverted columns of each word.
     """

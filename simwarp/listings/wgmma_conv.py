@@ -1,4 +1,4 @@
-"""The ±1 convolution on the warpgroups of Hopper, as ``gpu.bconv2d(scheme="wgmma")`` computes it.
+"""The ±1 convolution on Hopper's warpgroups, the method of ``gpu.bconv2d(scheme="wgmma")``.
 
 It is the product of `wgmma_bmm` with windows as lines of A. Along k lie chunks of 128 channels: taps one
 after another, and in each its pieces of channels. The matrix of windows is never built: a stage's chunks are
@@ -48,7 +48,8 @@ _BEYOND = 2**40
 class Windows(NamedTuple):
     """The window of each pixel of the output, (pixels, taps)."""
 
-    pixel: Integers  # that a tap reads, counted row by row over all images; arbitrary outside the image
+    # the pixel that a tap reads, counted row by row over all images; arbitrary outside the image
+    pixel: Integers
     inside: npt.NDArray[np.bool_]
 
     @classmethod
@@ -110,9 +111,10 @@ def wgmma_bconv(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) 
 
 
 def _addends(images: Bytes, filters: Bytes, windows: Windows, channels: int) -> Integers:
-    """The terms of a dot product beside its common ones, (pixels, filters)."""
+    """The terms of each dot product besides the common bits' count, (pixels, filters)."""
     ones = np.where(windows.inside, _ones(images)[windows.pixel], 0).sum(axis=1)
-    kinds, kind = np.unique(windows.inside, axis=0, return_inverse=True)  # windows with the same taps inside
+    # each kind of window has the same taps inside the image
+    kinds, kind = np.unique(windows.inside, axis=0, return_inverse=True)
     taps = kinds.astype(np.int64)
     of_kinds = (
         channels * taps.sum(axis=1)[:, np.newaxis] - 2 * taps @ _ones(filters).reshape(-1, taps.shape[1]).T
@@ -123,7 +125,7 @@ def _addends(images: Bytes, filters: Bytes, windows: Windows, channels: int) -> 
 def _rules(
     fused: Fused | None, addends: Integers, shape: tuple[int, int]
 ) -> tuple[Integers, npt.NDArray[np.uint32]]:
-    """The least count whose dot product reaches its threshold, beyond all past the edge; words of flips."""
+    """The least count that reaches each threshold (unreachable past the edge), and the flips as words."""
     limits, flips = np.full(shape, _BEYOND), np.zeros(shape[1], np.uint8)
     if fused is not None:
         filters = addends.shape[1]
@@ -134,7 +136,7 @@ def _rules(
 
 
 def gathered(images: Bytes, windows: Windows, row: int, first: int) -> Bytes:
-    """The windows of a tile from ``row`` on, of a step from chunk ``first`` on: (ROWS, SPAN), 0 outside."""
+    """One step of a tile's windows, from chunk ``first`` on, as (ROWS, SPAN) bytes; 0 outside."""
     pieces, taps = images.shape[1], windows.inside.shape[1]
     tap, piece = np.divmod(first + np.arange(SPAN // CHUNK), pieces)
     pixel = row + np.arange(ROWS)[:, np.newaxis]
@@ -148,7 +150,7 @@ def _tile(images: Bytes, windows: Windows, row: int, lines: Bytes) -> npt.NDArra
     """The int32 sums of one tile of the output, in the order of the warpgroup's accumulator registers."""
     sums = np.zeros(ROW.shape, np.int32)
     for first in range(0, lines.shape[1], SPAN // CHUNK):
-        boxes = np.zeros((COLUMNS, SPAN // CHUNK, CHUNK), np.uint8)  # what lies outside a map is zeros
+        boxes = np.zeros((COLUMNS, SPAN // CHUNK, CHUNK), np.uint8)  # bytes outside the image stay 0
         part = lines[:, first : first + SPAN // CHUNK]
         boxes[: len(part), : part.shape[1]] = part
         a = swizzled_stage(gathered(images, windows, row, first))

@@ -1,4 +1,4 @@
-"""The accesses of one memory that later ones may conflict with.
+"""The accesses of one memory with which later accesses may conflict.
 
 An access is kept until every later one comes after it: until the host knows that it has ended, or an access
 that comes after it covers its bytes. They lie in buckets of addresses, so that few are compared.
@@ -30,7 +30,7 @@ class Accesses:
         self._buckets: dict[int, list[Access]] = {}
 
     def add(self, access: Access, before: dict[int, int]) -> Access | None:
-        """Add an access behind the operations ``before``; return the first access that conflicts with it."""
+        """Add an access, ordered behind the operations ``before``; return the first conflicting access."""
         conflict: Access | None = None
         for number in self._numbers(access.footprint):
             kept: list[Access] = []
@@ -51,7 +51,7 @@ class Accesses:
         return conflict
 
     def unfinished(self, start: int, end: int) -> Operation | None:
-        """An operation on these bytes that the host does not know to have ended, or None."""
+        """An operation on these bytes that may still run, as far as the host knows; None if there is none."""
         for number in list(self._buckets):
             kept = [one for one in self._buckets[number] if not self._order.ended_for_host(one.operation)]
             if not kept:
@@ -66,5 +66,5 @@ class Accesses:
 
 
 def _replaces(later: Access, earlier: Access) -> bool:
-    """True if each conflict with the earlier access is one with the later access, too."""
+    """True if every access that conflicts with the earlier access also conflicts with the later one."""
     return (later.writes or not earlier.writes) and covers(later.footprint, earlier.footprint)

@@ -1,4 +1,4 @@
-"""The clock: what happens, by time."""
+"""The simulated clock: events, executed in order of time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clock:
         self._count = 0
 
     def at(self, seconds: float, act: Callable[[], None], flow: Flow | None = None) -> None:
-        """Call ``act`` at a time; with a flow, only if its rate does not change before."""
+        """Call ``act`` at a time; for a flow, only if the flow's rate has not changed by then."""
         heapq.heappush(self._heap, (seconds, self._count, act, flow, flow.version if flow else 0))
         self._count += 1
 

@@ -1,4 +1,4 @@
-"""The errors of operations that must not start, from what was found when they were queued."""
+"""Errors of operations that conflict with others: detected when they are queued, raised when they start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines: what runs one operation at a time, a device's multiprocessors or one direction of a link."""
+"""Engines: a device's multiprocessors, or one direction of a link; each runs one operation at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simwarp.machine.operations import Operation
 
 
 class Engine:
-    """Runs one operation at a time, in the order in which they become ready."""
+    """Runs operations one at a time, in the order in which they become ready."""
 
     def __init__(self) -> None:
         self.running: Operation | None = None
@@ -21,7 +21,7 @@ class Engine:
         self._count += 1
 
     def take(self) -> Operation | None:
-        """Remove and return the next operation that the engine can start; None if it is busy or has none."""
+        """Remove and return the next operation; None if the engine is busy or no operation is ready."""
         if self.running is not None or not self._ready:
             return None
         return heapq.heappop(self._ready)[3]

@@ -1,4 +1,4 @@
-"""The execution of streams on a clock: which operation starts when, how long it takes, what fails."""
+"""The execution of streams on a clock: starts, durations and failures of operations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Execution:
         self._reach(stream)
 
     def _reach(self, stream: Stream) -> None:
-        """Process a stream's items up to its next operation, and those of streams that its events release."""
+        """Process a stream's items up to its next operation, and then the streams that its events release."""
         work = deque([stream])
         while work:
             current = work.popleft()
@@ -92,7 +92,7 @@ class Execution:
         return queued + sum(stream.busy for stream in self._active)
 
     def blocked(self) -> list[Stream]:
-        """The streams that stand at a wait for an event that has not happened."""
+        """The streams that wait for an event that has not happened."""
         return [stream for stream in self._active if stream.blocked]
 
     # ---------------------------------------------------------------------------------------- operations
@@ -190,7 +190,7 @@ class Execution:
     # --------------------------------------------------------------------------------------- the clock
 
     def step(self) -> bool:
-        """Go to the next time at which an operation begins to move bytes or ends; False if there is none."""
+        """Advance to the next time at which an operation begins to move bytes or ends; False without one."""
         moment = self.clock.next()
         if moment is None:
             return False
@@ -206,7 +206,7 @@ class Execution:
         return (one for one in self._injections if one.device == device)
 
     def lost(self, device: int) -> Injection | None:
-        """The injected loss of a device, if it has happened by now; else None."""
+        """The injected loss of a device if it has happened by now; else None."""
         return next((one for one in self.injected(device) if one.lost_at <= self.clock.now), None)
 
     def lost_error(self, loss: Injection) -> DeviceLostError:
@@ -222,7 +222,7 @@ class Execution:
         )
 
     def stop(self) -> None:
-        """Drop all queued operations, and let running ones end."""
+        """Drop all queued operations, and let running ones finish."""
         self._stopping = True
         for stream in self._active:
             for item in stream.items:

@@ -1,4 +1,4 @@
-"""The bytes of a matrix in memory: its columns, a pitch apart."""
+"""The bytes that a matrix occupies in memory: columns at a fixed pitch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Footprint(NamedTuple):
     """Runs of bytes, one for each column; a matrix without gaps has a single run."""
 
     start: int
-    end: int  # the byte behind the last one
-    width: int  # bytes of a run
+    end: int  # the address behind the last byte
+    width: int  # bytes of a contiguous run
     pitch: int  # bytes from one run to the next, at least ``width``
     runs: int
 
@@ -44,14 +44,14 @@ def overlap(a: Footprint, b: Footprint) -> bool:
         return _overlap_at_one_pitch(a, b)
     few, many = (a, b) if a.runs <= b.runs else (b, a)
     starts = few.start + few.pitch * np.arange(few.runs)
-    # the first run of `many` that ends behind such a start
+    # for each start, the first run of `many` that ends behind it
     runs = np.maximum((starts - many.start - many.width) // many.pitch + 1, 0)
     common = (runs < many.runs) & (many.start + runs * many.pitch < starts + few.width)
     return bool(common.any())
 
 
 def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
-    """True if matrices of one pitch overlap; ``b`` starts so many columns and bytes behind ``a``."""
+    """True if two matrices with the same pitch overlap."""
     behind, byte = divmod(b.start - a.start, a.pitch)
     same = byte < a.width and -b.runs < behind < a.runs
     next_column = byte + b.width > a.pitch and -b.runs < behind + 1 < a.runs
@@ -59,5 +59,5 @@ def _overlap_at_one_pitch(a: Footprint, b: Footprint) -> bool:
 
 
 def covers(a: Footprint, b: Footprint) -> bool:
-    """True if ``a`` surely has every byte of ``b``: they are equal, or ``a`` has no gaps."""
+    """True if ``a`` certainly contains every byte of ``b``: they are equal, or ``a`` has no gaps."""
     return a == b or (a.runs == 1 and a.start <= b.start and b.end <= a.end)

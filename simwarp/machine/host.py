@@ -1,4 +1,4 @@
-"""Host arrays: those that are pinned, and the matrices in them that copies read and write."""
+"""Host memory: pinned arrays, and the matrices in them that copies read and write."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BUCKET = 1 << 24
 class Pinned:
     """A pinned (page-locked) host array, with its addresses and its count of pins."""
 
-    start: int  # addresses of the array
+    start: int  # first address of the array
     end: int
     number: int
-    count: int  # pins that no unpin has undone
-    array: npt.NDArray[Any]  # held, so that its addresses stay its own
+    count: int  # pins not yet matched by an unpin
+    array: npt.NDArray[Any]  # kept alive, so that no other array gets its addresses
 
 
 class Host:
@@ -42,7 +42,7 @@ class Host:
         self._numbers = 0
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Pin an array, or count one more pin of a pinned one."""
+        """Pin an array, or increase the count of an array that is pinned."""
         bounds = byte_bounds(array_of(array, "the array"))
         if bounds not in self._pinned:
             self._pinned[bounds] = Pinned(*bounds, self._numbers, 0, array)
@@ -50,7 +50,7 @@ class Host:
         self._pinned[bounds].count += 1
 
     def unpin(self, array: npt.NDArray[Any]) -> None:
-        """Undo one pin; the last one only when the host has waited for the copies of the array."""
+        """Undo one pin; for the last one, the host must have waited for the array's copies."""
         bounds = byte_bounds(array_of(array, "the array"))
         pinned = self._pinned.get(bounds)
         if pinned is None:
@@ -107,7 +107,7 @@ class Host:
         return of
 
     def describe(self, matrix: npt.NDArray[Any], of: Footprint) -> str:
-        """The text for a host matrix in messages: shape, dtype and place in its pinned array."""
+        """A host matrix in words, for messages: shape, dtype and position in its pinned array."""
         rows, columns = matrix.shape
         holder = self._holder(of)
         place = f" at byte {of.start - holder.start} of array {holder.number}" if holder else ""

@@ -1,4 +1,4 @@
-"""Faults of the hardware that a machine is given, as plain data."""
+"""Hardware faults to inject into a simulated machine, as plain data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simwarp.machine.topology import Kind, Route
 
 
 class Injection:
-    """A fault of one device: at each moment below a machine asks what the fault changes; here, nothing.
+    """A fault of one device; the machine calls these methods, which by default change nothing.
 
     Attributes
     ----------
@@ -27,20 +27,20 @@ class Injection:
         return math.inf
 
     def fails_allocation(self, number: int) -> bool:
-        """True if the device has no memory for its allocation of this number, from 0."""
+        """True if the device's allocation with this number, from 0, finds no memory."""
         return False
 
     def fails_copy(self, route: Route, number: int) -> bool:
-        """True if the device's copy of this number, among those of the route's kind, fails at its end."""
+        """True if the device's copy with this number, counted per kind of route, fails at its end."""
         return False
 
     def slows(self, route: Route | None) -> float:
-        """The time of a copy on a route, or of a routine if None, over that of a healthy device."""
+        """The factor by which a copy on a route, or a routine (None), is slower than on a healthy device."""
         return 1.0
 
 
 def injections_of(given: object) -> tuple[Injection, ...]:
-    """The faults of a sequence; DtypeError for anything else."""
+    """A sequence of faults as a tuple; DtypeError for anything else."""
     faults = tuple(cast("Iterable[object]", given)) if isinstance(given, Iterable) else (None,)
     if wrong := [one for one in faults if not isinstance(one, Injection)]:
         raise DtypeError(
@@ -109,7 +109,7 @@ class AllocationFails(Injection):
     after: int = 0
 
     def fails_allocation(self, number: int) -> bool:
-        """True for the allocation of its number."""
+        """True for the allocation number that the fault names."""
         return number == self.after
 
 

@@ -1,4 +1,4 @@
-"""Bandwidth: copies on links, and what they share.
+"""Bandwidth: copies on links, and the pipes that they share.
 
 A route runs one copy at a time, in the order in which copies become ready. Copies of several routes that
 share a bandwidth have equal parts of it, and each runs at the smallest part that it gets, its own link's
@@ -14,7 +14,7 @@ from simwarp.machine.topology import Route, Topology
 
 
 class Flow:
-    """The bytes of a copy on their way; ``end`` is called when all have moved.
+    """The bytes of a copy in transit; ``end`` is called when all have arrived.
 
     ``remaining`` is the bytes at the time ``since``, and ``rate`` the bytes per second from then on.
     ``version`` counts the changes of the rate; a predicted end holds for one version.
@@ -61,7 +61,7 @@ class Links:
         return self._links[route].latency_seconds
 
     def begin(self, flow: Flow, now: float) -> Iterator[tuple[Flow, float]]:
-        """Begin to move bytes; return the copies whose end changes, with their new ends."""
+        """Begin to move bytes; yield the copies whose end time changes, with the new end."""
         assert flow.operation.route is not None
         flow.pipes, flow.since = self._pipes[flow.operation.route], now
         for pipe in flow.pipes:

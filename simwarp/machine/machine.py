@@ -162,7 +162,7 @@ class Machine:
     # ------------------------------------------------------------------------------------------ memory
 
     def allocate(self, device: int, nbytes: int) -> DeviceMemory:
-        """Memory of a device; its bytes are poison, and reading them before a write is a fault.
+        """Allocate memory on a device; a read before a write is a fault.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class Machine:
         return memory
 
     def free(self, memory: object) -> None:
-        """Return memory; the host must have waited for all work on it.
+        """Free memory; the host must have waited for all work on it.
 
         Raises
         ------
@@ -225,11 +225,11 @@ class Machine:
         memory.release()
 
     def pin(self, array: npt.NDArray[Any]) -> None:
-        """Page-lock a host array, as copies need; pins of one array are counted."""
+        """Page-lock a host array, as copies require; several pins of one array are counted."""
         self._host.pin(array)
 
     def unpin(self, array: npt.NDArray[Any]) -> None:
-        """Undo one `pin` of the array; the host must have waited for its copies before the last one.
+        """Undo one `pin`; before the last one, the host must have waited for the array's copies.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class Machine:
         self._queueing.add(operation)
 
     def copy_peer(self, stream: object, source: TileLike, target: TileLike) -> None:
-        """Queue a copy of a peer's tile to one of the stream's device, which must reach the peer.
+        """Queue a copy of a peer's tile to a tile on the stream's device, which must have a link to the peer.
 
         Parameters
         ----------
@@ -354,7 +354,7 @@ class Machine:
         self._queueing.add(operation)
 
     def record(self, stream: object) -> Event:
-        """An event behind all work that the stream has now."""
+        """Record an event behind all work now in the stream."""
         queue = self._stream(stream)
         known = dict(self.order.before(queue))
         event = Event(self, queue, self._number("event"), known, self.order.epoch)
@@ -376,7 +376,7 @@ class Machine:
         self.execution.add(queue, Wait(event))
 
     def run(self, workers: Sequence[Iterator[Any]]) -> None:
-        """Run workers to their ends, and then all work that is queued.
+        """Run workers to their ends, then all queued work.
 
         A worker is resumed when the event that it yielded has happened. After a failure no worker is
         resumed and no queued operation starts; running ones end, and the first error is raised.
@@ -424,7 +424,8 @@ class Machine:
     def _device(self, device: int) -> int:
         if not 0 <= device < self.devices:
             raise LaunchError(
-                f"device {device}\n{self.topology.name} has devices 0 to {self.devices - 1}\npass one of them"
+                f"there is no device {device}\n{self.topology.name} has devices 0 to {self.devices - 1}\n"
+                "pass one of them"
             )
         return device
 
@@ -441,14 +442,14 @@ class Machine:
             )
         if stream.machine is not self:
             raise LaunchError(
-                f"stream {stream.number} of device {stream.device}\nit is of another machine\n"
+                f"stream {stream.number} of device {stream.device}\nthe stream belongs to another machine\n"
                 "pass a stream of this machine"
             )
         self._usable(stream.device)
         return stream
 
     def _tile(self, tile: TileLike, what: str, device: int | None = None) -> DeviceMemory:
-        """The memory of a tile, checked; on a device, unless None."""
+        """Check a tile, and that it is on ``device`` unless None; return its memory."""
         memory = checked(tile, self._memories.__contains__, what)
         if device not in (None, memory.device):
             raise LaunchError(

@@ -118,7 +118,7 @@ class DeviceMemory:
     def tile(
         self, rows: int, columns: int, dtype: npt.DTypeLike, offset: int = 0, stride: int | None = None
     ) -> Tile:
-        """A tile of this memory; ``offset`` in bytes, ``stride`` in elements, as many as rows if None."""
+        """A tile of this memory; ``offset`` in bytes, ``stride`` in elements, by default ``rows``."""
         return Tile(self, offset, rows, columns, rows if stride is None else stride, np.dtype(dtype))
 
     def view(self, tile: TileLike) -> npt.NDArray[Any]:
@@ -138,7 +138,7 @@ class DeviceMemory:
         )
 
     def is_written(self, tile: TileLike) -> bool:
-        """True if operations write every byte of a tile, among those that were queued so far."""
+        """True if queued or finished operations write every byte of a tile."""
         if self._written is None:
             return False
         item = tile.dtype.itemsize
@@ -173,7 +173,7 @@ class DeviceMemory:
 
 
 def _reserve(nbytes: int) -> npt.NDArray[np.uint8]:
-    """Bytes of value 0 that take no room until they are touched, where the system allows."""
+    """Zeroed bytes, which take no memory until they are touched, if the system allows."""
     if nbytes < _LARGE or not _NORESERVE:
         return np.zeros(nbytes, np.uint8)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE

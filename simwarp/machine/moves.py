@@ -1,4 +1,4 @@
-"""The moves of values: the actions of a copy or a routine at its start and at its end.
+"""The movement of values: what a copy or routine does with them when it starts and when it ends.
 
 All read when they start, except that a copy from the host reads when it ends, and finds what the host has
 changed meanwhile. All write when they end; until then the target of a copy is poison.
@@ -44,14 +44,14 @@ class RoutineLike(Protocol):
 
 
 class Moves(NamedTuple):
-    """The functions that an operation calls at its start and at its end."""
+    """The functions that an operation calls when it starts and when it ends."""
 
     begin: Callable[[], None]
     finish: Callable[[], None]
 
 
 def check_aliases(routine: RoutineLike) -> None:
-    """Check that a tile that is written overlaps no other tile, except one that is read and is the same."""
+    """Check that each written tile overlaps no other tile, except an identical one that is read."""
     places = [(tile.memory, footprint_of(tile), f"reads[{i}]") for i, tile in enumerate(routine.reads)]
     for number, tile in enumerate(routine.writes):
         memory, footprint, name = tile.memory, footprint_of(tile), f"writes[{number}]"
@@ -113,7 +113,7 @@ def between(source: TileLike, target: TileLike) -> Moves:
 
 
 def computed(routine: RoutineLike) -> Moves:
-    """The moves of a routine: it computes at its start into copies, which are stored at its end."""
+    """The moves of a routine: it computes into copies when it starts, which are stored when it ends."""
     results: list[npt.NDArray[Any]] = []
 
     def begin() -> None:

@@ -23,7 +23,7 @@ class Machine(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Conflict:
-    """An access that must not take place; found when its operation is queued, reported when it starts."""
+    """An access that is an error: detected when its operation is queued, reported when it starts."""
 
     tile: str
     access: str
@@ -36,16 +36,16 @@ class Operation:
     """A copy or a routine, queued in a stream."""
 
     stream: Stream
-    index: int  # number in its stream, from 1
+    index: int  # position in the stream, from 1
     epoch: int  # the machine's run; see `simwarp.machine.order`
     name: str
     caller: tuple[str, int]  # file and line that queued it
-    begin: Callable[[], None]  # moves the values at the start
-    finish: Callable[[], None]  # moves the values at the end
-    route: Route | None = None  # of a copy; None for a routine
+    begin: Callable[[], None]  # called when the operation starts; moves the values of a copy
+    finish: Callable[[], None]  # called when the operation ends; moves the values of a copy
+    route: Route | None = None  # the copy's route; None for a routine
     nbytes: int = 0
     operations: float = 0.0  # floating-point operations of a routine
-    seconds: float = 0.0  # of a routine, without jitter
+    seconds: float = 0.0  # duration of a routine, without jitter
     conflict: Conflict | None = None
     start: float | None = None
     end: float | None = None
@@ -64,7 +64,7 @@ class Wait:
 @shortened
 @dataclass(slots=True, eq=False)
 class Event:
-    """A point in a stream, which has happened once all operations queued before it have ended.
+    """A point in a stream, which happens when all operations queued before it have ended.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        """Whether all work before the event has ended; if so, later work of the host is ordered after it."""
+        """Whether all work before the event has ended; if so, the host's later work is ordered after it."""
         if self.happened:
             self.machine.order.host_saw(self)
         return self.happened

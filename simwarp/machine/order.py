@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """A vector clock: for each stream, by its number, how many of its operations come before."""
+    """A vector clock: stream number → the number of its operations that come before."""
 
     counts: dict[int, int] = field(default_factory=dict[int, int])
     epoch: int = 0
@@ -25,7 +25,7 @@ class Known:
 
 
 class Order:
-    """The vector clocks of one machine: which operations are ordered before which."""
+    """The vector clocks of one machine, which order its operations."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -64,7 +64,7 @@ class Order:
 
 
 def _join(into: dict[int, int], other: dict[int, int]) -> bool:
-    """Take the larger count of each stream; True if one changed."""
+    """Merge another clock into one: the larger count of each stream; True if one changed."""
     changed = False
     for stream, count in other.items():
         if into.get(stream, 0) < count:

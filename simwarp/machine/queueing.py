@@ -1,4 +1,4 @@
-"""Operations on their way into a stream: what comes before them, what they access, what conflicts.
+"""Queueing of operations: their order, their accesses, and the conflicts between them.
 
 Whether two operations are ordered is known when the later one is queued, so that is when conflicts are found.
 They are reported when the operation starts; until then nothing wrong has happened.
@@ -25,13 +25,13 @@ _WORDS = "read", "write"
 
 
 class Queueing:
-    """Makes the operations of a machine; they move values only with ``values``."""
+    """Creates the operations of a machine; they move values only if ``values`` is set."""
 
     def __init__(self, order: Order, execution: Execution, host: Host, values: bool) -> None:
         self._order, self._execution, self._host, self._values = order, execution, host, values
 
     def operation(self, stream: Stream, name: str, moves: Moves) -> Operation:
-        """A new operation at the end of a stream, numbered but not queued yet."""
+        """Create an operation with the next number of a stream, without queueing it."""
         before = self._order.before(stream)
         stream.count += 1
         before[stream.number] = stream.count
@@ -39,7 +39,7 @@ class Queueing:
         return Operation(stream, stream.count, self._order.epoch, name, _caller(), begin, finish)
 
     def copy(self, stream: Stream, kind: Kind, tile: TileLike, moves: Moves, peer: int = -1) -> Operation:
-        """A copy of as many bytes as a tile has."""
+        """Create a copy of a tile's bytes."""
         operation = self.operation(stream, f"copy {kind}", moves)
         operation.route = Route(kind, stream.device, peer)
         operation.nbytes = tile.rows * tile.columns * tile.dtype.itemsize
@@ -50,7 +50,7 @@ class Queueing:
         self._execution.add(operation.stream, operation)
 
     def reads(self, operation: Operation, tile: TileLike) -> None:
-        """Record that an operation reads a tile, and whether that conflicts with another operation."""
+        """Record that an operation reads a tile; note a conflict with another operation."""
         self.needs(operation, tile)
         self._access(operation, tile, False)
 
@@ -60,7 +60,7 @@ class Queueing:
             operation.conflict = Conflict(describe(tile), "read", None)
 
     def writes(self, operation: Operation, tile: TileLike) -> None:
-        """Record that an operation writes a tile, and whether that conflicts with another operation."""
+        """Record that an operation writes a tile; note a conflict with another operation."""
         if self._values:
             tile.memory.mark_written(tile)
         self._access(operation, tile, True)

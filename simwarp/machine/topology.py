@@ -15,7 +15,7 @@ Kind = Literal["in", "out", "peer"]
 
 
 class Route(NamedTuple):
-    """The way of a copy: into a device, out of it, or into it from a peer.
+    """The route of a copy: from the host to a device, back, or from a peer.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Gpu:
     filters_step: int = 1
 
     def routine_seconds(self, operations: float, dtype: str, filters: int = 0) -> float:
-        """The time of a routine; with ``filters``, of a convolution with so many in a group.
+        """The time of a routine; ``filters`` per group is for convolutions.
 
         Examples
         --------
@@ -92,7 +92,7 @@ class Link:
 @shortened
 @dataclass(frozen=True)
 class Shared:
-    """A bandwidth that several routes have together, each copy an equal part of it.
+    """A bandwidth that several routes share; concurrent copies get equal parts of it.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Topology:
         return self.routes()[route]
 
     def host_bandwidths(self, device: int) -> tuple[float, float, float]:
-        """A device's bandwidths from the host, to the host, and both at once in sum, in bytes per second.
+        """A device's bandwidths in bytes per second: from the host, to the host, and both ways together.
 
         Examples
         --------
@@ -201,7 +201,7 @@ class Topology:
         )
 
     def _shared_by(self, *routes: Route) -> float:
-        """The least bandwidth that all these routes share; infinite if they share none."""
+        """The least bandwidth shared by all these routes; infinite if they share none."""
         return min(
             (one.bytes_per_second for one in self.shared if {*routes} <= {*one.routes}), default=math.inf
         )
@@ -215,7 +215,7 @@ def host_group(devices: range, inward: float, outward: float, both: float) -> tu
 
 
 def _rates(double: float, single: float, half: float | None = None) -> dict[str, float]:
-    """Rates of products, real and complex: operations count as real ones.
+    """The rates of real and complex products, in real operations.
 
     Those of 16 bits are of convolutions in NCHW, with sums in float32, as measured on an H100; without tensor
     cores they are those of float32.
@@ -245,7 +245,7 @@ _H200 = Gpu(
 
 
 def _h200(name: str, devices: int, peers: bool) -> Topology:
-    """Devices of an H200 host: up to four of them share the host's bandwidths."""
+    """The devices of an H200 host; up to four devices share the host's bandwidths."""
     groups = [range(first, min(first + 4, devices)) for first in range(0, devices, 4)]
     shared = [
         *(
@@ -274,8 +274,8 @@ H200x4 = _h200("4 × H200", 4, peers=True)
 EIGHT = _h200("8 × H200 without peers", 8, peers=False)
 """Eight H200s without peer access, four on each of two host bridges."""
 
-# H100, 80 GB: measured by `benchmarks/blas3_probe.py` on one and two of a host. The rates are those of a warm
-# chip.
+# H100, 80 GB: measured by `benchmarks/blas3_probe.py` on one GPU, and on two of one host. The rates are those
+# of a warm chip.
 _H100 = Gpu("H100", 79 << 30, _rates(54.3e12, 49.6e12, 350e12), 6e-6)
 
 
@@ -353,7 +353,7 @@ TOPOLOGIES = {
 
 
 def named(name: str) -> Topology:
-    """A topology by its name; raises SchemeError for another name.
+    """A topology by its name; raises SchemeError for an unknown name.
 
     >>> named("everest").name
     'Everest'
@@ -365,7 +365,7 @@ def named(name: str) -> Topology:
 
 
 def topology_of(given: object) -> Topology:
-    """A topology, or the one of a name; raises DtypeError for anything else."""
+    """Convert a name to its topology, and return a topology unchanged; raise DtypeError for anything else."""
     if isinstance(given, Topology):
         return given
     if isinstance(given, str):

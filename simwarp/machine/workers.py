@@ -26,7 +26,7 @@ class Crew:
         self._polling: list[Task] = []
 
     def run(self) -> None:
-        """Resume workers and let time go on, until all have ended and all work is done."""
+        """Resume workers and advance the clock until all workers have ended and all work is done."""
         execution = self._execution
         while True:
             while execution.ready:

@@ -33,7 +33,7 @@ BANKS, BANK_BYTES = 32, 4
 class BankCounts(Counts):
     """The cost of shared-memory accesses: wavefronts and conflicts."""
 
-    requests: int = 0  # instructions, one for each warp that executes one
+    requests: int = 0  # one request for each warp that executes an instruction
     wavefronts: int = 0
     conflicts: int = 0  # the wavefronts beyond one for each phase
 
@@ -63,7 +63,7 @@ def count_banks(
     if lanes.size == 0:
         return BankCounts()
     row = lanes // WARP_SIZE
-    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # numbered without gaps
+    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # warps numbered from 0, without gaps
     phase = _phases(warp, lanes % WARP_SIZE, addresses, width, kind)
     unit = max(width, BANK_BYTES)
     element = (addresses // unit).astype(np.int64)
@@ -153,7 +153,7 @@ class BankConflicts(AccessCounts[BankCounts]):
         super().__init__("shared", BankCounts, "conflicts")
 
     def on_access(self, event: AccessEvent) -> None:
-        """Count an access of lanes; the tiles of copies and products have no conflicts to count."""
+        """Count an access of lanes; tiles of copies and products do not cause conflicts."""
         if event.unit == "lanes":
             super().on_access(event)
 

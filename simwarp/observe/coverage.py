@@ -76,7 +76,7 @@ class Coverage(CountingObserver):
         registers = chunk.registers if self._overwritten is None else self._overwritten.before(chunk, step)
         if registers is None:
             return
-        before: Any = copy(chunk)  # which may differ from the chunk
+        before: Any = copy(chunk)  # a copy, whose registers may be replaced while the chunk keeps its own
         before.registers, before.mask, before.partial = registers, mask, {}
         specs = [spec for spec in step.row.sources if not spec.memory]
         for spec, read in zip(specs, step.sources, strict=False):
@@ -88,7 +88,7 @@ class Coverage(CountingObserver):
                     _note(met, _kind(step, spec), element, mask)
 
     def to_json(self) -> dict[str, Any]:
-        """The executed rows, with their counts, forms and operand classes, and the names of all others."""
+        """The executed rows, with counts, forms and operand classes, and the names of the other rows."""
         return {
             "rows": {
                 name: {

@@ -29,7 +29,7 @@ class LaneUse(Counts):
     thread_instructions: int = 0
     predicated_off: int = 0  # lanes with a false guard, except of barriers and ``.sync`` operations
     branches: int = 0  # conditional and indexed branches that warps executed
-    divergent_branches: int = 0  # those whose lanes went to different targets
+    divergent_branches: int = 0  # branches whose lanes went to different targets
 
     @property
     def active_lanes(self) -> float:
@@ -38,7 +38,7 @@ class LaneUse(Counts):
 
 
 class Divergence(CountingObserver):
-    """Counts lanes and branches: ``divergence["bmm.cu:42"]`` is the `LaneUse` of a line, ``total`` of all.
+    """Counts lanes and branches: ``divergence["bmm.cu:42"]`` is the `LaneUse` of a line, ``total`` the sum.
 
     4 of 40 threads take the branch; they are in the first of two warps:
 
@@ -65,7 +65,7 @@ class Divergence(CountingObserver):
         self._table = LineTable(LaneUse, "instructions")
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the warps and lanes that executed a step, and those that its guard left out."""
+        """Count the warps and lanes that executed a step, and the lanes whose guard was false."""
         present = mask if step.guard is None else chunk.mask | mask
         executed, stood = (int(np.count_nonzero(lanes)) for lanes in (mask, present))
         numbers = [int(np.count_nonzero(present.any(axis=1))), executed, stood - executed, 0, 0]

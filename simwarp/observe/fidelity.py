@@ -81,7 +81,7 @@ class Fidelity(CountingObserver):
         self._unchecked: set[str] = set()
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the steps of the program that ptxas may fuse, and those that read clocks or chip places."""
+        """Find the steps that ptxas may fuse, and those that read clocks or the warp's location."""
         self._launched += 1
         self._contractable, self._cc = contractable(launch.program), launch.cc
         self._open = frozenset(step.number for step in launch.program.steps if _reads_the_chip(step))
@@ -179,7 +179,7 @@ def contractable(program: Program) -> frozenset[int]:
 
 
 def _reads_the_chip(step: Step) -> bool:
-    """True if a step reads a clock, or its warp's place on the chip."""
+    """True if a step reads a clock, or the warp's location on the chip."""
     return any(name.startswith(_OF_CHIP) for name in registers_in(step.instruction.operands[1:]))
 
 

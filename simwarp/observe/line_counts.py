@@ -56,7 +56,7 @@ def line_of(instruction: Instruction) -> str:
 
 
 def find_line(line: str, known: Collection[str], what: str) -> str:
-    """The known line of a key with or without folders; raises ReportError unless there is exactly one."""
+    """The known line that a key, with or without folders, names; raises ReportError unless it is unique."""
     if line in known:
         return line
     found = [key for key in known if key.endswith(f"/{line}")]
@@ -130,7 +130,7 @@ class LineCounts:
         self._counts.clear()
 
     def to_json(self) -> dict[str, int]:
-        """Line → its number, as a JSON object."""
+        """Source line → its count, as a JSON object."""
         return {line: self._counts[line] for line in self}
 
     def __repr__(self) -> str:
@@ -183,7 +183,7 @@ class LineTable(Generic[T]):
 
 
 class AccessCounts(CountingObserver, Generic[T]):
-    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is the field ``column`` of a line.
+    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is the main counter of a line.
 
     ``opcodes`` and ``kinds`` hold the counts by opcode and by kind of access.
     """
@@ -195,7 +195,7 @@ class AccessCounts(CountingObserver, Generic[T]):
         self.kinds: dict[str, T] = {}
 
     def count(self, event: AccessEvent) -> T:
-        """The counters of one memory access, to be added to those of its line."""
+        """The counts of one memory access, which are added to those of its line."""
         raise NotImplementedError
 
     def on_access(self, event: AccessEvent) -> None:

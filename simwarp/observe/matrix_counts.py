@@ -81,7 +81,7 @@ class MatrixInstructions:
 
 @cache
 def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
-    """The lowering of a matrix instruction on a chip, and whether it is known."""
+    """The lowering of a matrix instruction on a chip, and whether it was taken from a table."""
     try:
         return lowering(opcode, cc), True
     except SchemeError:
@@ -95,8 +95,8 @@ def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
 class ProductCounts(Counts):
     """The number and operations of the ``wgmma`` products on one source line."""
 
-    products: int = 0  # ``wgmma.mma_async``, one for each warpgroup that executes one
-    multiply_adds: int = 0  # m * n * k of each; of bits, pairs of bits
+    products: int = 0  # ``wgmma.mma_async`` instructions, counted once for each warpgroup that executes one
+    multiply_adds: int = 0  # m * n * k of each product; pairs of bits in a product of bits
 
 
 class Products(CountingObserver):
@@ -117,7 +117,7 @@ class Products(CountingObserver):
         self.warpgroups: dict[int, LineTable[ProductCounts]] = {}
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count the products that a step issues; lanes without their warpgroup issue none."""
+        """Count the products that a step issues; lanes of an incomplete warpgroup issue none."""
         if step.kind is not WARPGROUP_PRODUCT:
             return
         of_block = -(-chunk.warps_per_block // _WARPS)
@@ -147,6 +147,6 @@ class Products(CountingObserver):
         return self._all.total
 
     def to_json(self) -> dict[str, Any]:
-        """The counts by line, in all and of each warpgroup, as plain data."""
+        """The counts by line, in total and of each warpgroup, as plain data."""
         each = {str(number): table.to_json() for number, table in sorted(self.warpgroups.items())}
         return {**self._all.to_json(), "warpgroups": each}

@@ -24,7 +24,7 @@ class Occupancy:
     """The blocks and warps resident on one multiprocessor."""
 
     chip: str
-    blocks: int  # the most that can be resident, and their warps
+    blocks: int  # most blocks that can be resident on a multiprocessor
     warps: int
     fraction: float  # ``warps`` over the chip's limit of resident warps
     limits: tuple[str, ...]

@@ -23,7 +23,7 @@ _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 
 
 def classes(kind: str) -> Mapping[str, Test]:
-    """The classes of a PTX type: a predicate on arrays of words for each name.
+    """The classes of a PTX type: name → predicate on arrays of words.
 
     Types other than predicates, common floats and integers have the classes of ``b`` types.
 

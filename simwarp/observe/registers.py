@@ -44,7 +44,7 @@ def registers_of(program: Program) -> int:
 
 
 def _alone(step: Step, first: int) -> Step:
-    """A step with numbers relative to its function's first step, and a return as an exit."""
+    """A step of a function as if it were a kernel: renumbered from 0, with returns as exits."""
     kind = EXIT if step.kind is RETURN else step.kind
     table = tuple(at - first for at in step.table)
     return replace(step, kind=kind, number=step.number - first, target=step.target - first, table=table)
@@ -63,7 +63,7 @@ def _most_live(steps: Sequence[Step], names: Sequence[str]) -> int:
 
 
 def _widths(steps: Sequence[Step]) -> dict[str, int]:
-    """The 32-bit registers of each PTX register, by its widest use as an operand; 0 for a predicate."""
+    """PTX register → the number of 32-bit registers for its widest use; 0 for a predicate."""
     found: dict[str, int] = {}
     for step in steps:
         for name, size in _sizes(step):
@@ -72,7 +72,7 @@ def _widths(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _sizes(step: Step) -> Iterator[tuple[str, int]]:
-    """The registers of a step's operands, each with its bytes."""
+    """The registers of a step's operands, each with its size in bytes."""
     operands = list(step.instruction.operands)
     if any(spec.kind != "carry" for spec in step.row.destinations) and operands:
         first = operands.pop(0)

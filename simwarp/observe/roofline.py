@@ -23,15 +23,16 @@ class Roofline:
     chip: str
     bytes_compulsory: int  # distinct bytes of global memory
     bytes_requested: int  # bytes that lanes requested
-    pipe: str  # the one that is busy longest, such as "f32" or "integer"; "" if nothing was computed
-    operations: float  # of that pipe: a multiply-add is 2, a 16-bit integer operation 0.5, a 64-bit one 2
+    pipe: str  # the busiest pipe, such as "f32" or "integer"; "" if nothing was computed
+    # operations of that pipe: a multiply-add is 2, a 16-bit integer operation 0.5, a 64-bit one 2
+    operations: float
     peak: float  # operations per second of that pipe
     bandwidth: float  # bytes per second of global memory, by the data sheet
     operation_seconds: dict[str, float]  # the minimum time of each pipe
-    memory_seconds: float  # of the compulsory bytes at ``bandwidth``
-    copy_seconds: float | None  # of the same bytes at the measured bandwidth of a copy
+    memory_seconds: float  # time of the compulsory bytes at ``bandwidth``
+    copy_seconds: float | None  # time of the compulsory bytes at the measured bandwidth of a copy
     seconds: float  # the larger of the times of pipe and memory: no run on this chip is faster
-    binds: str  # the larger one: "memory", or the pipe
+    binds: str  # the bottleneck: "memory", or the pipe's name
 
     @property
     def intensity(self) -> float:

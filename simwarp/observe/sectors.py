@@ -1,4 +1,4 @@
-"""Sectors: the 32-byte pieces of global memory that each access of a warp moves, and the bytes used of them.
+"""Sectors: the 32-byte pieces of global memory that each access of a warp moves, and their used bytes.
 
 Lanes of a warp that access the same sector share it: a warp that reads 32 neighbouring floats moves 4
 sectors, a warp that reads every eighth float moves 32. Lanes whose atomic operations update the same
@@ -24,7 +24,7 @@ SECTOR_BYTES, LINE_BYTES = 32, 128
 class SectorCounts(Counts):
     """The sectors and bytes of global-memory accesses."""
 
-    requests: int = 0  # instructions, one for each warp that executes one
+    requests: int = 0  # one request for each warp that executes an instruction
     sectors: int = 0  # distinct sectors of 32 bytes of each request
     lines: int = 0  # distinct lines of 128 bytes of each request
     bytes: int = 0  # distinct bytes of each request
@@ -61,7 +61,7 @@ def count_sectors(
     if lanes.size == 0:
         return SectorCounts()
     row = lanes // WARP_SIZE
-    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # numbered without gaps
+    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # warps numbered from 0, without gaps
     address = addresses.astype(np.int64) & ((1 << _ADDRESS_BITS) - 1)
     keys = np.sort(warp << _ADDRESS_BITS | address)
     first_of_element = _firsts(keys)

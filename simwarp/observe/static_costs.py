@@ -1,4 +1,4 @@
-"""The cost of each source line that the PTX tells without a run: instructions, bytes and operations.
+"""The cost of each source line, from the PTX without a run: instructions, bytes and operations.
 
 Each number is that of one thread that executes each instruction of the line once.
 """
@@ -28,15 +28,16 @@ class LineCost:
     """
 
     line: str  # "my.cu:42" with line information, else "ptx:17"
-    instructions: list[Instruction] = field(default_factory=list[Instruction])  # in the order of the PTX
+    # instructions in the order of the PTX
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
     loaded: Counter[str] = field(default_factory=Counter[str])
     """Bytes by state space, "generic" where the PTX names none."""
     stored: Counter[str] = field(default_factory=Counter[str])
     atomics: Counter[str] = field(default_factory=Counter[str])  # operations by state space
-    operations: Counter[str] = field(default_factory=Counter[str])  # by type
+    operations: Counter[str] = field(default_factory=Counter[str])  # operations by element type
 
     def add(self, instruction: Instruction) -> None:
-        """Add an instruction; one that does not run here adds only to the number of instructions."""
+        """Add an instruction; an unsupported one counts only as an instruction."""
         self.instructions.append(instruction)
         found = TABLE.find(instruction.opcode)
         if found is None:
@@ -82,7 +83,7 @@ def line_costs(instructions: Iterable[Instruction]) -> list[LineCost]:
 
 
 def _bytes(form: Form) -> int:
-    """The bytes of a load or store in one lane."""
+    """The bytes that a load or store moves in one lane."""
     return form.dtype.itemsize * form.vector
 
 

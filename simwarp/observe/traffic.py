@@ -159,7 +159,7 @@ class _Touched:
         self.state = np.zeros(-(-allocation.size // 16) * 16, np.uint8)
 
     def read(self, addresses: Addresses, width: int) -> None:
-        """Record reads; a byte that this launch wrote before does not count as read."""
+        """Record reads; bytes that this launch wrote earlier do not count."""
         state, index, unit = self._units(addresses, width)
         found = state[index]
         fresh = ~(found >> state.dtype.type(1)) & unit  # 1 in each byte that was not written
@@ -171,7 +171,7 @@ class _Touched:
         state[index] |= unit * state.dtype.type(_WRITTEN)
 
     def _units(self, addresses: Addresses, width: int) -> tuple[Any, Any, Any]:
-        """The state as words of the access's width, the accessed indices, and a word of 1 in each byte."""
+        """The state as words of the access's width, the indices accessed, and a word with 1 in each byte."""
         word = min(width, 8)
         index = ((addresses - np.uint64(self.base)) // np.uint64(word)).astype(np.int64)
         if width > word:
@@ -185,7 +185,7 @@ class _Touched:
 
 
 def _by_allocation(event: AccessEvent) -> list[tuple[Allocation, Addresses]]:
-    """The addresses of an access by allocation; those outside every allocation faulted and are left out."""
+    """The addresses of an access by allocation, without those outside every allocation, which faulted."""
     rest, found = event.addresses, list[tuple["Allocation", Addresses]]()
     while rest.size:
         allocation = event.chunk.launch.memory.find(int(rest[0]))

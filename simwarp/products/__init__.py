@@ -1,4 +1,4 @@
-"""Products of a tensor core: d = a · b + c of whole tiles, bit for bit, for many warps at once.
+"""Products of a tensor core: d = a · b + c of whole tiles, bit for bit, for many warps together.
 
 Operands are dense; `simwarp.fragments` maps their elements to lanes and registers. The last two axes are a
 tile's rows and columns; leading axes are more warps.

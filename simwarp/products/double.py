@@ -55,7 +55,7 @@ def _nan(a: Tiles, b: Tiles, c: Tiles, result: Tiles) -> Tiles:
     unordered = np.isnan(result)
     if unordered.any():
         words = np.full(result.shape, _ARISEN)
-        for x in (a, c, b):  # the last one wins
+        for x in (a, c, b):  # the NaN of the last operand takes precedence
             words = np.where(np.isnan(x), x.view(np.uint64) | _QUIET, words)
         result[unordered] = words.view(np.float64)[unordered]
     return result

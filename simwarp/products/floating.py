@@ -103,7 +103,7 @@ def _added_up(types: Types, rule: Rule, left: Numbers, right: Numbers, c: Tiles)
 
 
 def _factors(words: Tiles, name: str, rule: Rule) -> Numbers:
-    """The factors; of formats whose products float32 holds, as float32, which is faster."""
+    """Decode the factors, as float32 (which is faster) if float32 can hold their products exactly."""
     if rule.operands == "f16":
         words, name = _halves(name)[words], "f16"
     numbers = decode(np.ascontiguousarray(words), name)
@@ -112,7 +112,7 @@ def _factors(words: Tiles, name: str, rule: Rule) -> Numbers:
 
 @cache
 def _halves(name: str) -> Tiles:
-    """The table from each word of an eight-bit format to its f16 word; exact."""
+    """A table: word of an eight-bit format → the equal f16 word."""
     values = widen(np.arange(256, dtype=np.uint8), cast("FormatName", name))
     return values.astype(np.float16).view(np.uint16)
 
@@ -125,7 +125,7 @@ def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
     np.maximum(exponent, rule.floor, out=exponent)
     scale = _power_of_two(rule.fraction_bits - exponent)
     if products.dtype == np.float32:
-        # Where the limit is reached all products are zero.
+        # Where the exponent reaches the limit, all products are zero.
         products *= _single_power_of_two(np.minimum(rule.fraction_bits - exponent, 127))
         fits = len(products) <= 1 << (29 - rule.fraction_bits)
         total = products.astype(np.int32).sum(axis=0, dtype=np.int32 if fits else np.int64).astype(np.float64)
@@ -144,7 +144,7 @@ def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
 
 
 def _special(a: Numbers, b: Numbers, c: Numbers) -> Tiles | None:
-    """The sums with infinities and NaN, by the rules of IEEE; None if there are none."""
+    """The sums that infinities or NaN determine, by IEEE's rules; None if there are no such values."""
     if a.special is None and b.special is None and c.special is None:
         return None
     left, right, addend = (x.value if x.special is None else x.value + x.special for x in (a, b, c))
@@ -157,7 +157,8 @@ def _round(x: Tiles, rule: Rule) -> Tiles:
     nearest = x.astype(np.float16 if rule.accumulator == "f16" else np.float32)
     words = nearest.view(format.word)
     if rule.rounding == "rz":
-        # A value rounded away from zero goes one step back, except to infinity from beyond the last exponent.
+        # A result rounded away from zero loses one unit, except an infinity from beyond the greatest
+        # exponent.
         words -= (np.abs(nearest) > np.abs(x)) & (np.abs(x) < 2.0 ** (format.greatest_exponent + 1))
     cut = format.fraction_bits - rule.output_bits
     words &= words.dtype.type(2 * format.sign - (1 << cut))

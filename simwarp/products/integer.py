@@ -81,7 +81,7 @@ def _count(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
 
 
 def _count_in_tile(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles, total: Tiles) -> None:
-    """`bits` of a (m, words), the columns b (n, words) and c (m, n), in words of 64 bits."""
+    """Compute `bits` in 64-bit words: a (m, words), columns b (n, words), and c (m, n)."""
     columns, both = np.ascontiguousarray(b.T), np.empty(c.shape, np.uint64)
     count, more = np.empty(c.shape, np.uint8), np.empty(c.shape, np.uint8)
     total[...] = c

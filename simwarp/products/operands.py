@@ -17,14 +17,14 @@ class Numbers(NamedTuple):
     """Decoded floats: values with their exponents; infinities and NaN are kept separately."""
 
     value: Tiles  # 0 for infinities and NaN
-    exponent: Tiles  # the binary one, int16; of subnormal numbers the format's least, of 0 `OF_ZERO`
-    special: Tiles | None  # infinities and NaN, 0 elsewhere; None if there are none
+    exponent: Tiles  # the binary exponent, int16; the format's least for subnormal numbers, `OF_ZERO` for 0
+    special: Tiles | None  # infinities and NaN, and 0 elsewhere; None if all values are finite
 
 
 def decode(words: Tiles, name: str) -> Numbers:
     """Decode words of a format; low bits that the format ignores are dropped."""
     format = FORMATS[name]
-    magnitude = words & words.dtype.type(format.nan)  # without the sign and the padding
+    magnitude = words & words.dtype.type(format.nan)  # the word's bits without sign and padding
     field = (magnitude >> (format.fraction_bits + format.padding)).astype(np.int16)
     exponent = np.maximum(field, 1)
     exponent += format.least_exponent - 1
@@ -41,7 +41,7 @@ def decode(words: Tiles, name: str) -> Numbers:
 
 
 def _value(words: Tiles, magnitude: Tiles, format: Format) -> Tiles:
-    """The values as float64: shift the fields into place, and correct the bias by a factor."""
+    """Convert fields to float64: shift them into position, and correct the bias by a factor."""
     wide = magnitude.astype(np.uint64)
     wide <<= np.uint64(52 - format.fraction_bits - format.padding)
     wide |= (words >= format.sign).astype(np.uint64) << np.uint64(63)

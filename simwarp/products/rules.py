@@ -1,4 +1,4 @@
-"""The rules by which each architecture's tensor cores add: alignment, truncation and rounding.
+"""The rules by which each architecture's tensor cores sum products: alignment, truncation and rounding.
 
 No manual specifies it. The rules come from published measurements (MMA-Sim, arXiv 2511.10909), from ptxas'
 lowering of instructions that a chip lacks, and, where `Rule.confirmed`, from our own comparison with the
@@ -24,7 +24,7 @@ Accumulator: TypeAlias = Literal["f16", "f32"]
 @shortened
 @dataclass(frozen=True)
 class Rule:
-    """The rule by which one instruction adds its products.
+    """The rule by which one instruction sums its products.
 
     The exponent of a product is the sum of the stored exponents of its factors (for a subnormal number, the
     least exponent of its format). The largest exponent of all addends other than 0, products and accumulator,
@@ -110,7 +110,7 @@ def rule_of(cc: tuple[int, int], types: Types, shape: tuple[int, int, int]) -> R
     if eight and sums.eight_as_f16 and shape[0] != _WGMMA_ROWS:
         return _as_f16(sums, accumulator, shape[2])
     bits = sums.eight_bits if eight else sums.fraction_bits
-    # wmma with tf32 is two instructions of k = 4, whatever the chip adds up at once.
+    # wmma with tf32 is two instructions of k = 4, also on a chip that sums more products at once.
     sum_bytes = 16 if types[1] == "tf32" and shape == (16, 16, 8) else sums.sum_bytes
     groups = _in_order(shape[2], sum_bytes // _BYTES.get(types[1], 2))
     return Rule(groups, bits, accumulator, *_rounding(accumulator, bits), confirmed=sums.confirmed)
@@ -123,7 +123,7 @@ def _without_tensor_core(sums: Sums, d: str) -> Rule:
 
 
 def _as_f16(sums: Sums, accumulator: Accumulator, k: int) -> Rule:
-    """The rule of eight-bit floats as two HMMA of f16, each of two of the four elements of a register."""
+    """The rule of eight-bit floats as two f16 instructions, each for two of a register's four elements."""
     groups = tuple(tuple(i for i in range(k) if i % 4 in half) for half in ((0, 1), (2, 3)))
     bits = sums.fraction_bits
     source = "ptxas 13.0: two HMMA from 0, then FADD or HADD2"

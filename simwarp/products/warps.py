@@ -36,7 +36,7 @@ def warps_last(
 
 
 def few_tiles(a: Tiles, b: Tiles, c: Tiles) -> bool:
-    """True if there are fewer tiles than columns in each."""
+    """True if there are fewer tiles than a tile has columns."""
     return prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])) < c.shape[-1]
 
 
@@ -54,7 +54,7 @@ def each_tile(
 
 
 def check(a: Tiles, b: Tiles, c: Tiles, *dtypes: str) -> None:
-    """Refuse shapes that do not multiply, and dtypes other than each tile's, such as "int8 or uint8"."""
+    """Raise for shapes that do not multiply, and for a tile whose dtype is not among those named for it."""
     try:
         (m, k), (k_of_b, n) = a.shape[-2:], b.shape[-2:]
         fit = k == k_of_b and c.shape[-2:] == (m, n)

@@ -1,4 +1,4 @@
-"""A kernel made ready to run: linked, bound, and analysed once before it runs.
+"""A kernel prepared to run: linked, bound to registers, and analysed.
 
 ================  ==============================================================================
 linking           `link`, `bind`, `operands` (closures), `refusals`, `call_graph`;

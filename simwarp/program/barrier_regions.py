@@ -1,4 +1,4 @@
-"""The loads from shared memory that may race with a store, as no barrier lies between; barriers' counts.
+"""Loads from shared memory without a barrier between them and a store; thread counts of barriers.
 
 A *region* is the steps from a barrier, or the kernel's start, to the next barriers. If all threads of a block
 pass the same barrier instructions, they are in the same region at any time. A load in a region without a
@@ -22,12 +22,12 @@ def meeting(program: Linked, loads: Container[int], stores: Container[int]) -> s
     """The step numbers of the loads that share a region with a store."""
     barriers = _barriers(program)
     following = [step.following for step in program.steps] + [[]]
-    found: set[int] = set()
+    racing: set[int] = set()
     for start in (program.start, *(number + 1 for number in barriers)):
         region = reachable([start], lambda at: () if at in barriers else following[at])
         if any(number in stores for number in region):
-            found |= {number for number in region if number in loads}
-    return found
+            racing |= {number for number in region if number in loads}
+    return racing
 
 
 def with_several_counts(program: Linked) -> frozenset[int]:
@@ -44,14 +44,14 @@ def with_several_counts(program: Linked) -> frozenset[int]:
 
 
 def _operands(step: Step) -> list[int | None]:
-    """The number and thread count (if given) of a barrier instruction; None for operands in registers."""
+    """The number and the thread count (if present) of a barrier instruction; None for a register operand."""
     operands = step.instruction.operands[len(step.row.destinations) :]
     operands = operands[:-1] if step.form.has("red") else operands
     return [one.value if isinstance(one, Immediate) else None for one in operands]
 
 
 def _barriers(program: Linked) -> set[int]:
-    """The barrier steps that all threads of a block pass together; none if others may mix with them."""
+    """The barrier steps that all threads of a block pass together; empty if others may mix with them."""
     whole: dict[int, int] = {}
     others: list[int | None] = []
     for step in program.steps:

@@ -1,4 +1,4 @@
-"""Bind an instruction: turn it into a `Step`, with its row's function and one closure per operand."""
+"""Binding of instructions: each becomes a `Step` with its row's function and one closure per operand."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ class Binder:
 
     def step(self, instruction: Instruction) -> Step:
         """Bind an instruction of the function: resolve its row, registers, labels and memory."""
-        found = TABLE.find(instruction.opcode)
-        if found is None:
+        entry = TABLE.find(instruction.opcode)
+        if entry is None:
             raise refusals.without_a_row(instruction)
-        row, form = found
+        row, form = entry
         if row.minimum_sm > self.target:
             message = f"needs sm_{row.minimum_sm}; this module is for {self.module.target}"
             advice = f"compile for sm_{row.minimum_sm} or newer (PTX ISA, section {row.section})"
@@ -108,7 +108,7 @@ class Binder:
         return step
 
     def end(self) -> Step:
-        """The ``ret`` that ends a function whose last instruction is not a return."""
+        """A ``ret`` step, for a function whose last instruction is not a return."""
         return self.step(Instruction("ret", (), None, self.function.line, "}"))
 
     def operands(self, step: Step) -> None:
@@ -377,7 +377,7 @@ class Binder:
         return int(step.form.modifiers[0].removesuffix("d"))
 
     def vector(self, step: Step, operand: Operand, count: int, kind: str) -> tuple[Read, ...]:
-        """Closures that read the elements of a vector, of which there must be so many."""
+        """Closures that read the elements of a vector of ``count`` elements."""
         if not isinstance(operand, Vector) or len(operand.elements) != count:
             raise self.misfit(step)
         return tuple(self.reader(step.instruction, element, kind) for element in operand.elements)
@@ -473,7 +473,7 @@ class Binder:
         return lambda chunk: chunk.special(name).astype(wanted)
 
     def check_width(self, instruction: Instruction, register: Register, wanted: np.dtype[Any]) -> None:
-        """Refuse a register whose width is not the operand's, as ptxas does."""
+        """Raise for a register whose width differs from the operand's, as ptxas does."""
         declared = storage(self.types[register.name])
         if declared.itemsize == wanted.itemsize and (declared.kind == "b") == (wanted.kind == "b"):
             return
@@ -515,7 +515,7 @@ class Binder:
 
 
 def _coordinates(step: Step, *, layers: bool = True) -> int:
-    """The number of coordinates that an instruction gives a texture or surface: three are written as four."""
+    """The number of coordinates in an instruction on a texture or surface; PTX writes three as four."""
     geometry = geometry_of(step.form)
     count = 3 if "cube" in geometry else int(geometry.removeprefix("a")[0])
     count += layers and geometry.startswith("a")
@@ -523,7 +523,7 @@ def _coordinates(step: Step, *, layers: bool = True) -> int:
 
 
 def _alone(step: Step, operand: Any) -> Any:
-    """The element of a vector of one, as textures and surfaces have them."""
+    """The element of a one-element vector, as texture and surface instructions write them."""
     one = step.handle is not None or step.row.kind is SURFACE_LOAD
     return (
         operand.elements[0] if one and isinstance(operand, Vector) and len(operand.elements) == 1 else operand

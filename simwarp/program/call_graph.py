@@ -12,7 +12,7 @@ from simwarp.ptx.syntax import Function, Module, Reference, Symbol
 
 
 class CallGraph:
-    """For each kernel and function of a module, the functions that it calls.
+    """The call graph of a module: kernel or function → the functions that it calls.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class CallGraph:
     def cycles(self) -> list[list[str]]:
         """Strongly connected components of the call graph, callees before their callers."""
         below = {name: {name, *self.reached(name)} for name in self.callees}
-        found: dict[str, list[str]] = {}
+        by_first_name: dict[str, list[str]] = {}
         for name in sorted(below, key=lambda name: len(below[name])):
             cycle = [other for other in below[name] if name in below[other]]
-            found.setdefault(min(cycle), cycle)
-        return list(found.values())
+            by_first_name.setdefault(min(cycle), cycle)
+        return list(by_first_name.values())
 
     @cached_property
     def recursive(self) -> set[str]:
@@ -58,16 +58,16 @@ class CallGraph:
         return reachable(self._callees_of(start), self._callees_of)
 
     def _callees_of(self, name: str) -> set[str]:
-        """The callees of a function; none for a function without a body."""
+        """The functions that a function calls; empty for a function without a body."""
         return self.callees.get(name, set())
 
     def _called(self, function: Function, named: set[str]) -> set[str]:
-        """The direct callees of a function, and "" for an indirect call; adds other symbols to ``named``."""
+        """The direct callees of a function, and "" for an indirect call; add other symbols to ``named``."""
         names, functions = set[str](), self.module.functions
         for instruction in function.instructions:
             symbols = [o.name for o in instruction.operands if isinstance(o, Symbol)]
-            found = TABLE.find(instruction.opcode)
-            if found is not None and found[0].kind is CALL:
+            entry = TABLE.find(instruction.opcode)
+            if entry is not None and entry[0].kind is CALL:
                 names.add(functions[symbols[0]].name if symbols and symbols[0] in functions else "")
             else:
                 named.update(symbols)

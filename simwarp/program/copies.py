@@ -1,4 +1,4 @@
-"""Stores by which compilers copy structures, padding included, or set bit fields.
+"""Detection of stores by which compilers copy structures with their padding, or set bit fields.
 
 They may store undefined bits. They are found once per program, when it first stores an undefined value.
 """
@@ -50,7 +50,7 @@ def _blocks(program: Program) -> list[list[Step]]:
     starts = {routine.first for routine in program.routines.values()}
     for step in program.steps:
         starts |= {step.target, *step.table}
-        if not (step.kind.access or step.kind in (PURE, FENCE)):  # others may part lanes
+        if not (step.kind.access or step.kind in (PURE, FENCE)):  # steps of other kinds may diverge
             starts.add(step.number + 1)
     cuts = sorted(start for start in starts if 0 <= start < len(program.steps))
     return [program.steps[a:b] for a, b in zip(cuts, [*cuts[1:], len(program.steps)], strict=True)]
@@ -85,12 +85,12 @@ def _values(step: Step) -> list[str]:
 
 
 def _fields(steps: list[Step]) -> list[int]:
-    """The numbers of a function's stores of words in which bits at literal positions were set."""
+    """The numbers of a function's stores of words in which it set bits at literal positions."""
     kept: set[str] = set()
-    found: set[str] = set()
+    with_fields: set[str] = set()
     before = -1
-    while before != len(kept) + len(found):
-        before = len(kept) + len(found)
+    while before != len(kept) + len(with_fields):
+        before = len(kept) + len(with_fields)
         for step in steps:
             operands, traits = step.instruction.operands, step.row.traits
             if step.kind is LOAD and step.base is not None:
@@ -101,11 +101,11 @@ def _fields(steps: list[Step]) -> list[int]:
                 written, read = set(registers_in(operands[:1])), set(registers_in(operands[1:]))
                 literal = [isinstance(operand, Immediate) for operand in places]
                 placed = any(literal) if masks else all(literal)
-                if (placed and set(registers_in(beside)) & (kept | found)) or read & found:
-                    found |= written
-            elif traits & {"move", "convert"} and set(registers_in(operands[1:])) & found:
-                found |= set(registers_in(operands[:1]))
-    return [step.number for step in steps if step.kind is STORE and set(_values(step)) & found]
+                if (placed and set(registers_in(beside)) & (kept | with_fields)) or read & with_fields:
+                    with_fields |= written
+            elif traits & {"move", "convert"} and set(registers_in(operands[1:])) & with_fields:
+                with_fields |= set(registers_in(operands[:1]))
+    return [step.number for step in steps if step.kind is STORE and set(_values(step)) & with_fields]
 
 
 def _fills(steps: list[Step]) -> list[tuple[int, int]]:

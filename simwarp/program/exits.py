@@ -1,4 +1,4 @@
-"""Paths to the end of a kernel that bypass every later barrier, or every later warp operation.
+"""Paths to the end of a kernel that avoid every later barrier, or every later warp operation.
 
 Lanes that have exited when others open a barrier either *returned early* or *skipped* it, depending on their
 path in the control-flow graph, not on the schedule. Lanes returned early if they left others that can still
@@ -36,7 +36,7 @@ _OF_OTHERS = ("global", "shared")
 
 
 def ways_out(program: Linked, *meets: Callable[[Step], bool]) -> list[Edges]:
-    """For each predicate of ``meets``, the edges by which lanes leave for good the paths to such a step."""
+    """For each predicate, the branch edges after which a step that satisfies it can no longer be reached."""
     meetings = [{at for at, step in enumerate(program.steps) if one(step)} for one in meets]
     graph = _Graph(program) if any(meetings) else None
     return [_Ways(graph, some).edges() if graph is not None and some else {} for some in meetings]
@@ -70,7 +70,7 @@ class _Graph:
                     self.sites[callee].append(at + 1)
 
     def ways(self, at: int) -> list[int]:
-        """The successors of a step; one past the last step stands for the end of the kernel."""
+        """The successors of a step; the number past the last step is the end of the kernel."""
         kind, ways = self.steps[at].kind, self.steps[at].following
         if kind is EXIT:
             ways.append(len(self.steps))
@@ -83,9 +83,9 @@ class _Graph:
         """The predecessors of each step within its function."""
         return reverse([step.following for step in self.steps])
 
-    def leading_to(self, found: Iterable[int]) -> set[int]:
-        """The steps from which one of ``found`` can be reached within its function."""
-        return reachable(found, self.before.__getitem__)
+    def leading_to(self, targets: Iterable[int]) -> set[int]:
+        """The steps from which one of ``found`` can be reached within the same function."""
+        return reachable(targets, self.before.__getitem__)
 
     @cached_property
     def comes_back(self) -> set[int]:
@@ -103,7 +103,7 @@ class _Graph:
 
 
 class _Ways:
-    """Finds the edges by which lanes leave all paths to a set of meetings (barriers or warp operations)."""
+    """Finds the branch edges after which no *meeting* (barrier or warp operation of a set) can be reached."""
 
     def __init__(self, graph: _Graph, meetings: set[int]) -> None:
         self.graph, self.steps, self.meetings = graph, graph.steps, meetings
@@ -120,24 +120,25 @@ class _Ways:
     # ---- what lies ahead -------------------------------------------------------------------------------
 
     def _reaching(self) -> list[bool]:
-        """For each step, and the end, whether a meeting can be reached from it."""
+        """For each step, and for the end, whether a meeting can be reached from it."""
         graph, meeting = self.graph, set(self.meetings)
-        while True:  # a call of a function that contains a meeting counts as a meeting
+        # a call of a function that contains a meeting counts as a meeting; repeat for its callers
+        while True:
             inside = {graph.owner[at] for at in meeting}
             calls = {at for at, names in graph.callees.items() if not inside.isdisjoint(names)}
             if calls <= meeting:
                 break
             meeting |= calls
         here, after = graph.leading_to(meeting), set[str]()
-        while True:  # a return leads to the steps after the calls
+        while True:  # a return leads to the steps after each call of the function
             reaches = here | {at for at in graph.comes_back if graph.owner[at] in after}
-            found = {name for name, sites in graph.sites.items() if not reaches.isdisjoint(sites)}
-            if found == after:
+            returning = {name for name, sites in graph.sites.items() if not reaches.isdisjoint(sites)}
+            if returning == after:
                 return [at in reaches for at in range(len(self.steps) + 1)]
-            after = found
+            after = returning
 
     def _working(self) -> list[bool]:
-        """For each step, and the end, whether lanes write something before they can diverge again."""
+        """For each step, and for the end, whether lanes there write something before they can diverge."""
         works, changed = [False] * (len(self.steps) + 1), True
         while changed:
             changed = False
@@ -147,7 +148,7 @@ class _Ways:
         return works
 
     def _works(self, at: int, works: list[bool]) -> bool:
-        """Whether lanes at a step write something before they diverge, given the answers for later steps."""
+        """Whether lanes at a step write something before they diverge; ``works``: answers of later steps."""
         graph, step = self.graph, self.steps[at]
         if at in graph.writes:
             return True
@@ -165,7 +166,7 @@ class _Ways:
     # ---- the edges -------------------------------------------------------------------------------------
 
     def edges(self) -> Edges:
-        """The edges by which lanes leave, and those after which lanes that seemed to return do other work."""
+        """The edges by which lanes leave for good, and edges behind which they still do other work."""
         leaving = [
             (at, way)
             for at in range(len(self.steps))

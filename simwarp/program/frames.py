@@ -19,9 +19,9 @@ _BASES = ("%SP", "%SPL")
 
 
 def start_of(instruction: Instruction) -> int | None:
-    """The frame offset of the local variable whose address an instruction takes; None for another one."""
-    found = TABLE.find(instruction.opcode)
-    if found is None or "displace" not in found[0].traits or not found[1].T.startswith("u"):
+    """The frame offset of the local variable whose address an instruction takes; None if it takes none."""
+    entry = TABLE.find(instruction.opcode)
+    if entry is None or "displace" not in entry[0].traits or not entry[1].T.startswith("u"):
         return None
     _, base, offset = instruction.operands
     if isinstance(base, Register) and base.name in _BASES and isinstance(offset, Immediate):
@@ -34,18 +34,18 @@ def local_variables(
 ) -> dict[str, tuple[int, int]]:
     """Name → start and end in the frame of each local variable; part of a depot is named ``depot+start``."""
     names = [v.name for v in function.variables if v.space == "local"]
-    found = {name: (offsets[name], offsets[name] + sizes[name]) for name in names}
+    ranges = {name: (offsets[name], offsets[name] + sizes[name]) for name in names}
     depot = next((name for name in names if name.startswith(_DEPOT)), None)
     if depot is not None:
         starts = {start for start in map(start_of, function.instructions) if start is not None}
-        first, end = found[depot]
+        first, end = ranges[depot]
         for start, stop in pairwise([*sorted(s for s in starts if s < end - first), end - first]):
-            found[f"{depot}+{start}"] = first + start, first + stop
-    return found
+            ranges[f"{depot}+{start}"] = first + start, first + stop
+    return ranges
 
 
 def is_whole(name: str) -> bool:
-    """Whether a name is that of the whole depot."""
+    """Whether a name stands for the whole depot."""
     return name.startswith(_DEPOT) and "+" not in name
 
 

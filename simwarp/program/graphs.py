@@ -12,7 +12,7 @@ Graph: TypeAlias = list[list[int]]
 
 
 def reachable(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> set[T]:
-    """The nodes on all paths from ``starts``, these included; ``following`` gives a node's successors."""
+    """The nodes reachable from ``starts``, including these; ``following`` gives a node's successors."""
     todo, seen = list(starts), set[T]()
     while todo:
         node = todo.pop()

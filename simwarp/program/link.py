@@ -39,14 +39,14 @@ def size_of(variable: Variable) -> int:
 
 def _lay_out(variables: Iterable[Variable]) -> tuple[list[tuple[Variable, int]], int]:
     """Lay variables out in order, aligned: the offset of each, and the end of the last."""
-    found: list[tuple[Variable, int]] = []
+    placed: list[tuple[Variable, int]] = []
     end = 0
     for variable in variables:
         alignment = max(variable.alignment, DTYPES[variable.type].itemsize)
         start = -(-end // alignment) * alignment
-        found.append((variable, start))
+        placed.append((variable, start))
         end = start + size_of(variable)
-    return found, end
+    return placed, end
 
 
 def symbol_of(variable: Variable, function: Function | None = None) -> str:
@@ -131,7 +131,7 @@ class _Linker:
         return program
 
     def mark_loops(self, program: Program) -> None:
-        """Mark backward branches whose loop, or a function called in it, polls memory or has a barrier."""
+        """Mark backward branches of loops that poll memory or have a barrier, directly or in a callee."""
         polling, meeting = (self.steps_that(program, does) for does in (_polls, _meets))
         for i, step in enumerate(program.steps):
             if step.kind in (BRANCH, INDEXED_BRANCH):
@@ -140,7 +140,7 @@ class _Linker:
                 step.meets = meeting[i] > meeting[min(start, i)]
 
     def steps_that(self, program: Program, does: Callable[[Step], bool]) -> list[int]:
-        """Prefix counts of the steps for which ``does`` is true, or that call a function with such a step."""
+        """Prefix sums over steps: the number for which ``does`` is true, here or in a called function."""
         doing = [does(step) for step in program.steps]
         names = {program.routine_at(i).name for i, itself in enumerate(doing) if itself}
         for cycle in self.graph.cycles:
@@ -151,7 +151,7 @@ class _Linker:
         return [0, *accumulate(doing)]
 
     def check_defined(self) -> None:
-        """Refuse a call of a function that is neither defined here nor a host function."""
+        """Raise for a call of a function that is neither defined in the module nor a host function."""
         for name in self.reached:
             function = self.module.functions.get(name)
             if function is not None and function.extern and name not in HOST_FUNCTIONS:
@@ -173,7 +173,7 @@ class _Linker:
         return next(i for i in instructions if name in _named(i))
 
     def check_calls(self, program: Program) -> None:
-        """Refuse a call whose numbers of arguments or results are not those of its function."""
+        """Raise for a call whose numbers of arguments or results differ from those of its function."""
         for step in program.steps:
             call = step.call
             if call is None or call.function == "":
@@ -279,7 +279,7 @@ class _Linker:
         return end, dynamic_at
 
     def depth(self, program: Program) -> int:
-        """Most bytes of local memory that the kernel and its callees need, without recursion."""
+        """The most bytes of local memory that the kernel and its callees need, without recursion."""
         routines, deepest = program.routines, dict[str, int]()
         for cycle in self.graph.cycles:
             if cycle[0] in routines:
@@ -301,19 +301,19 @@ def _ends(steps: list[Step]) -> bool:
 
 
 def is_compiled(function: Function) -> bool:
-    """Whether LLVM wrote a function: only an unreachable end then lacks a ``ret``."""
+    """Whether LLVM generated a function: then its end lacks a ``ret`` only if it is unreachable."""
     if any(instruction.source is not None for instruction in function.instructions):
         return True
     return any(label.startswith("$L__BB") for label in function.labels)
 
 
 def _polls(step: Step) -> bool:
-    """Whether a step reads memory that other threads may write meanwhile."""
+    """Whether a step reads memory that other threads may write at the same time."""
     return step.kind.polls or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
 
 
 def _meets(step: Step) -> bool:
-    """Whether a step waits for lanes of other warps."""
+    """Whether lanes wait for other warps at a step."""
     return step.kind.together not in ("", "warp")
 
 

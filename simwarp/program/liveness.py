@@ -1,4 +1,4 @@
-"""Live registers: those that lanes at a step may still read.
+"""Live registers: those that a later step may still read.
 
 Lanes that diverged share a register's array. Where the other lanes will not read their part before they write
 it, the executing lanes may replace the whole array, which is much cheaper than to merge old and new values
@@ -69,10 +69,10 @@ def _read(step: Step, slots: dict[str, int]) -> int:
 
 def _set(operands: Iterable[Operand | None], slots: dict[str, int]) -> int:
     """The registers within operands, as one bit per slot."""
-    found = 0
+    bits = 0
     for name in registers_in(operands):
-        found |= slots.get(name, 0)
-    return found
+        bits |= slots.get(name, 0)
+    return bits
 
 
 def registers_in(operands: Iterable[Operand | None]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Loops, and what decides whether lanes leave them: a backward slice.
+"""Loops, and the backward slice of the steps that decide whether lanes leave them.
 
 The slice of a loop begins with the branches that leave it, the addresses of its accesses, which may be
 wrong, and operations of a warp. It contains every step that computes what one of its steps reads, and every
@@ -35,7 +35,7 @@ _KNOWN = (BRANCH, INDEXED_BRANCH, EXIT, RETURN, TRAP, FENCE, WARP, WARP_BARRIER)
 
 
 class Loop(NamedTuple):
-    """A loop: all steps from which a step can be reached that they can be reached from.
+    """A loop around a step: all steps that the step can reach and that can reach the step.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Loop(NamedTuple):
 
 
 def loop_at(program: Program, number: int, followed: frozenset[int]) -> Loop | None:
-    """The loop that a step is in, or None; the data of the stores and updates ``followed`` count as read."""
+    """The loop around a step; None if there is none. Data of the stores in ``followed`` count as read."""
     known: dict[tuple[int, frozenset[int]], Loop | None] = vars(program).setdefault("_loops", {})
     if (number, followed) not in known:
         routine = program.routine_at(number)
@@ -67,7 +67,7 @@ def loop_at(program: Program, number: int, followed: frozenset[int]) -> Loop | N
 
 
 def _around(program: Program, routine: Routine, number: int) -> set[int]:
-    """The steps of the loop that a step is in; empty if there is none, or it is too large."""
+    """The numbers of the steps in the loop around a step; empty if there is none, or it is too large."""
     steps = program.steps_of(routine)
     end = routine.first + len(steps)
     following = [[at - routine.first for at in step.following if routine.first <= at < end] for step in steps]
@@ -77,7 +77,7 @@ def _around(program: Program, routine: Routine, number: int) -> set[int]:
 
 
 class _Slice:
-    """The slice of a loop: its steps that decide whether lanes leave it, or that others can observe."""
+    """The slice of a loop: steps that decide whether lanes leave it, or whose effects others observe."""
 
     def __init__(
         self, program: Program, routine: Routine, inside: set[int], followed: frozenset[int]
@@ -118,7 +118,7 @@ class _Slice:
         return Loop(bool(self._exits), known, bits, loads)
 
     def _leaves(self, step: Step) -> bool:
-        """Whether a lane may leave the loop at a step, or end in a function that it calls there."""
+        """Whether a lane may leave the loop at a step, or end in a function called there."""
         if len(self._ways[step.number]) < len(step.following) or _ends(step):
             return True
         return step.call is not None and _may_end(self._program, step.call.function)
@@ -143,7 +143,7 @@ class _Slice:
             yield _CARRY
 
     def _undecided(self) -> set[int]:
-        """The branches outside of the slice that decide which step of the slice comes next."""
+        """The branches outside the slice that decide which step of the slice comes next."""
         first: dict[int, frozenset[int]] = dict.fromkeys(self._steps, frozenset())
         before: dict[int, list[int]] = {n: [] for n in self._steps}
         for n, ways in self._ways.items():
@@ -175,7 +175,7 @@ def _ends(step: Step) -> bool:
 
 
 def _may_end(program: Program, function: str) -> bool:
-    """Whether a lane that calls a function, "" for any, may not come back."""
+    """Whether a lane may not return from a call of a function; "" stands for any function."""
     if function not in program.routines:
         return function not in _COME_BACK
 
@@ -194,7 +194,7 @@ def _may_end(program: Program, function: str) -> bool:
 
 
 def _matters(step: Step) -> bool:
-    """Whether a step may stop a lane: by a wrong address, or to wait for others."""
+    """Whether a step may stop a lane: by an invalid address, or by a wait for other lanes."""
     return step.base is not None or step.kind.masked or _CARRY in _written(step)
 
 

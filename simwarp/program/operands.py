@@ -60,7 +60,7 @@ class Registers(Protocol):
         """Read a register; report a fault if it is undefined in an executing lane."""
 
     def follow(self, slot: int, dtype: np.dtype[Any], /) -> Any:
-        """Read a register, and make the current step's result undefined where the register is."""
+        """Read a register; where it is undefined, the current step's result becomes undefined."""
 
     def has_no_value(self, lanes: Any, /) -> None:
         """Make the current step's result undefined in these lanes."""
@@ -106,7 +106,7 @@ def register_reader(
         return read
     if declared.itemsize == wanted.itemsize:
         return lambda chunk: read(chunk).view(wanted)
-    if wanted.kind == "f":  # the low bits are the float; its value is not converted
+    if wanted.kind == "f":  # the parameter's low bits are the float: no conversion
         return lambda chunk: read(chunk).astype(f"u{wanted.itemsize}").view(wanted)
     return lambda chunk: read(chunk).astype(wanted)
 
@@ -201,7 +201,7 @@ def careful_computation(
 
 
 def _decisive(missing: Sequence[Any], ignored: Sequence[Any]) -> Any:
-    """The lanes with an undefined operand that their result depends on; None if there are none."""
+    """The lanes whose result depends on an undefined operand; None if there are none."""
     lanes = [m for m in missing if m is not None]
     one = np.sum(lanes, axis=0) == 1
     result = np.logical_or.reduce(
@@ -216,7 +216,8 @@ def constant_of(operand: Immediate, kind: str) -> Any:
     if dtype.kind == "b":
         return np.bool_(operand.value != 0)
     value, size = operand.value, dtype.itemsize
-    if operand.float_bits not in (0, size * 8):  # a literal of the other width is rounded, not cut
+    # a literal of the other float width is rounded, not truncated
+    if operand.float_bits not in (0, size * 8):
         given = operand.float_bits // 8
         with np.errstate(all="ignore"):
             rounded = np.dtype(f"f{size}").type(np.dtype(f"u{given}").type(value).view(f"f{given}"))

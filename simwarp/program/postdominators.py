@@ -58,11 +58,11 @@ def immediate_dominators(following: Graph, root: int) -> dict[int, int]:
         changed = False
         for node in order[1:]:
             known = [other for other in before[node] if other in above]
-            found = known[0]
+            nearest = known[0]
             for other in known[1:]:
-                found = common(found, other)
-            if above.get(node) != found:
-                above[node], changed = found, True
+                nearest = common(nearest, other)
+            if above.get(node) != nearest:
+                above[node], changed = nearest, True
     return {node: above[node] for node in order}
 
 
@@ -126,33 +126,33 @@ class _FlowGraph:
         return at < len(self.steps) and self.steps[at].kind is EXIT and self.steps[at].guard is None
 
     def forget_ways_out(self) -> None:
-        """Drop edges by which lanes only leave the kernel, short ways first, but not a block's last edge."""
-        before, found = reverse(self.following), list[tuple[_Size, int, int]]()
+        """Remove edges to early exits, smallest region first; each block keeps at least one edge."""
+        before, ways_out = reverse(self.following), list[tuple[_Size, int, int]]()
         for block, ways in enumerate(self.following):
             regions = [(self._way_out(block, way, before), way) for way in ways if len(ways) > 1]
-            found += [(self._size(region), block, way) for region, way in regions if region is not None]
-        for _, block, way in sorted(found):
+            ways_out += [(self._size(region), block, way) for region, way in regions if region is not None]
+        for _, block, way in sorted(ways_out):
             self.following[block].remove(way)
             if self.root not in _reverse_postorder(self.following, block):
                 self.following[block].append(way)
 
     def _way_out(self, block: int, way: int, before: Graph) -> set[int] | None:
-        """The blocks behind an edge if they only lead out and have no other entry; else None."""
-        region, found = {way} - {self.exit}, [way]
-        while found:
-            node = found.pop()
+        """The blocks behind an edge if they all lead to an exit and have no other entry; else None."""
+        region, pending = {way} - {self.exit}, [way]
+        while pending:
+            node = pending.pop()
             if node == block:
                 return None
             if node != self.exit:
                 new = [other for other in self.following[node] if other not in region]
                 region.update(other for other in new if other != self.exit)
-                found += new
+                pending += new
         # A return is not a way out: it leads to the root. So does the exit, which is not in the region.
         entered = [(other, node) for node in region for other in before[node] if other not in region]
         return region if entered in ([], [(block, way)]) else None
 
     def _size(self, region: set[int]) -> _Size:
-        """The size of a way out, by which the ways are sorted."""
+        """The sort key of a region that leads to an exit: its size."""
         steps = [s for b in region for s in self.steps[self._firsts[b] : self.last_steps[b] + 1]]
         return any(step.kind.together for step in steps), len(steps)
 

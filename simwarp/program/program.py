@@ -40,7 +40,7 @@ HOST_FUNCTIONS = {
 
 @dataclass(eq=False)
 class Program:
-    """A kernel, and the device functions it can reach, as a list of steps.
+    """A kernel and the device functions that it can reach, as a list of steps.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Program:
         return self.steps[routine.first : min(later, default=len(self.steps))]
 
     def shared_place(self, offset: int) -> str:
-        """A byte of a block's shared memory, as text: with its variable, if it is in one."""
+        """Describe a byte of a block's shared memory: its variable, if it is in one, and the offset."""
         for name, (first, end) in self.shared_variables.items():
             if first <= offset < end:
                 return f"byte {offset - first} of {plain_variable(name)} in shared memory"
@@ -148,7 +148,7 @@ class Program:
 
     @cached_property
     def changes_register_counts(self) -> bool:
-        """Whether the program has a ``setmaxnreg``, by which warps release or request registers."""
+        """Whether the program has a ``setmaxnreg``, which releases or requests registers."""
         return any(step.kind is kinds.REGISTER_COUNT for step in self.steps)
 
     @cached_property
@@ -173,7 +173,7 @@ class Program:
 
     @cached_property
     def unheeded_tests(self) -> Unheeded:
-        """The tests of barriers in shared memory that order nothing, or may be passed without a yes."""
+        """The mbarrier tests whose results order nothing, and those that lanes pass after a false result."""
         return unheeded(self)
 
     @cached_property
@@ -206,7 +206,7 @@ class Program:
 
     @cached_property
     def ways_out(self) -> dict[int, tuple[dict[int, int], dict[int, int]]]:
-        """Step where lanes leave for good → its edges past all barriers, and past all warp operations."""
+        """Step where lanes leave for good → its edges that avoid all barriers, and all warp operations."""
         block, warp = ways_out(
             self,
             lambda step: step.kind is kinds.BARRIER and not step.form.has("arrive"),

@@ -39,7 +39,7 @@ _POINTER = 8
 
 
 def known_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
-    """Step number → origins of the memory access's address; ``variables`` are those of the module."""
+    """Step number → origins of its access's address; ``variables`` are the module's variables."""
     return _known(program, variables)[0]
 
 
@@ -89,34 +89,34 @@ class _Origins:
         return changed
 
     def enter(self, step: Step) -> None:
-        """Make the function of a step the current one, whose registers are looked up."""
+        """Make the function of a step the current one; register names then belong to it."""
         routine = self.program.routine_at(step.number)
         self.function, self.local = f"{routine.name} ", routine.local_variables
         self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
 
     def of_addresses(self) -> dict[int, Origins]:
         """Step number → origins of the memory access's address."""
-        found: dict[int, Origins] = {}
+        by_step: dict[int, Origins] = {}
         for step in self.program.steps:
             if step.base is not None:
                 self.enter(step)
                 addresses = [o for o in step.instruction.operands if isinstance(o, Address)]
                 accesses = [one for one in (step, step.source, step.barrier) if one is not None]
                 for access, address in zip(accesses, addresses, strict=False):
-                    found[access.number] = ANYTHING if address.more else self.of((address,))
-        return found
+                    by_step[access.number] = ANYTHING if address.more else self.of((address,))
+        return by_step
 
     def of_lent(self) -> frozenset[int]:
         """The numbers of the stores that may store an address in shared or local memory."""
-        found, lends = set[int](), False
+        stores, lends = set[int](), False
         for step in self.program.steps:
             if step.kind is STORE and DTYPES[step.form.T] in ("u8", "i8"):
                 self.enter(step)
                 value = self.of(step.instruction.operands[1:])
                 lends |= value >= SHARED
                 if value & (SHARED | ANYTHING):
-                    found.add(step.number)
-        return frozenset(found if lends else ())
+                    stores.add(step.number)
+        return frozenset(stores if lends else ())
 
     def given(self, step: Step) -> list[tuple[str, Origins]]:
         """The registers that a step writes, and the origins of their values."""
@@ -137,21 +137,21 @@ class _Origins:
 
     def of(self, operands: Iterable[Operand]) -> Origins:
         """The origins of a value that is computed from operands."""
-        found = NOTHING
+        origins = NOTHING
         for operand in operands:
             if isinstance(operand, Register):
                 known = self.registers.get(self.function + operand.name, self.beyond)
-                found |= GRID_BARRIER if operand.name.startswith("%envreg") else known
+                origins |= GRID_BARRIER if operand.name.startswith("%envreg") else known
             elif isinstance(operand, Symbol):
-                found |= self.of_symbol(operand.name)
+                origins |= self.of_symbol(operand.name)
             elif isinstance(operand, Address):
-                found |= self.of((operand.base,))
+                origins |= self.of((operand.base,))
             elif isinstance(operand, Vector):
-                found |= self.of_pieces(operand)
-        return found
+                origins |= self.of_pieces(operand)
+        return origins
 
     def of_pieces(self, vector: Vector) -> Origins:
-        """The origins of a word packed from pieces; an address if its halves were loaded from memory."""
+        """The origins of a word packed from two halves, which form an address only if both were loaded."""
         pieces = [self.of((e,)) for e in vector.elements if not isinstance(e, Immediate)]
         return NOTHING.union(*pieces) if all(pieces) else ANYTHING.union(*pieces)
 

@@ -75,7 +75,8 @@ def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: d
     """Refuse a float register for an integer operand, and vice versa (PTX ISA 9.4.1)."""
     if not isinstance(operand, Register) or operand.name not in types:
         return
-    if not (step.row.kind.access or step.row.kind in (PURE, WARP)):  # not checked against ptxas
+    # rules for other kinds were not compared with ptxas
+    if not (step.row.kind.access or step.row.kind in (PURE, WARP)):
         return
     kind = step.form.T if spec.kind == "B" else step.form.resolve(spec.kind)
     bits = step.instruction.opcode.rpartition(".")[2].startswith("b")
@@ -141,7 +142,7 @@ def check_registers(step: Step, operand: Operand) -> None:
 
 
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
-    """Refuse a variable in a state space other than the instruction's, which may be "generic"."""
+    """Raise for a variable in another state space than the instruction's, unless that is "generic"."""
     base = operand.base if isinstance(operand, Address) else operand
     declared = spaces.get(base.name, "") if isinstance(base, Symbol) else ""
     if not isinstance(base, Symbol) or not declared:

@@ -1,4 +1,4 @@
-"""The steps of a linked kernel, and its routines; `simwarp.program.program.Program` has them all."""
+"""The steps and routines of a linked kernel; `simwarp.program.program.Program` contains them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Step:
 
     @property
     def following(self) -> list[int]:
-        """The steps of the same function that can come next."""
+        """The steps of the same function that can execute next."""
         ways = [*((self.target,) if self.kind is BRANCH else ()), *self.table]
         if self.guard is not None or not self.kind.ends:
             ways.append(self.number + 1)
@@ -156,7 +156,7 @@ class Routine:
 
 
 class Linked(Protocol):
-    """What an analysis uses of a `simwarp.program.program.Program`, whose docstring describes the members."""
+    """The members of a `simwarp.program.program.Program` that analyses use."""
 
     @property
     def name(self) -> str: ...

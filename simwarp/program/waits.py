@@ -1,4 +1,4 @@
-"""Tests of barriers in shared memory whose answer the program does not heed.
+"""Tests of mbarriers whose result the program ignores, or passes although it is false.
 
 ``mbarrier.test_wait`` and ``.try_wait`` answer whether a phase is complete, and may answer no at any time. An
 answer that nothing uses is *ignored*. A test is *passed* if the program goes on to the same accesses whether
@@ -28,7 +28,7 @@ _State = tuple[int, _Known]
 
 
 class Unheeded(NamedTuple):
-    """The steps of mbarrier tests whose answer is not used, and of tests passed without a yes."""
+    """The mbarrier tests whose result is not used, and the tests that lanes pass after a false result."""
 
     ignored: frozenset[int] = frozenset()
     passed: frozenset[int] = frozenset()
@@ -40,7 +40,7 @@ def is_test(step: Step) -> bool:
 
 
 def unheeded(program: Linked) -> Unheeded:
-    """The mbarrier tests whose answer a program ignores; none for programs with functions."""
+    """The mbarrier tests whose result a program ignores; empty for programs with device functions."""
     tests = [step.number for step in program.steps if is_test(step)]
     if not tests or len(program.routines) > 1:
         return Unheeded()
@@ -54,18 +54,18 @@ def unheeded(program: Linked) -> Unheeded:
 
 
 class _Paths:
-    """The paths behind a test, up to the next tests that are heeded, with the registers that it decides."""
+    """The paths after a test, up to the next relevant tests, with the register values that it decides."""
 
     def __init__(self, program: Linked, slots: dict[str, int], heeded: set[int]) -> None:
         self._steps, self._live, self._slots, self._heeded = program.steps, program.live, slots, heeded
 
     def meet(self, test: int) -> bool:
-        """Whether an access can be reached after both answers."""
+        """Whether the same access can be reached after both results of a test."""
         after_no = self._accesses(test, 0)
         return bool(after_no) and not after_no.isdisjoint(self._accesses(test, 1))
 
     def _accesses(self, test: int, answer: int) -> set[int]:
-        """The accesses and exits that can be reached after an answer; none if there are too many states."""
+        """The accesses and exits that can be reached after a result; empty if there are too many states."""
         count = 0
 
         def following(state: _State) -> list[_State]:
@@ -82,7 +82,7 @@ class _Paths:
         }
 
     def _following(self, state: _State) -> Iterator[_State]:
-        """Yield the states in which the program can be after one more step."""
+        """Yield the possible states of the program after one more step."""
         at, pairs = state
         if at >= len(self._steps) or at in self._heeded:
             return
@@ -98,7 +98,7 @@ class _Paths:
             yield self._kept(way, known)
 
     def _kept(self, at: int, known: dict[str, int]) -> _State:
-        """The state at a step, with the registers that it may still read."""
+        """The state at a step: the known values of registers that may still be read."""
         live = self._live[at] if at < len(self._live) else 0
         return at, frozenset(
             (name, value) for name, value in known.items() if self._slots.get(name, 0) & live
@@ -106,13 +106,13 @@ class _Paths:
 
 
 def _answer(step: Step) -> str:
-    """The register of a test's answer; "" for ``_``."""
+    """The register of a test's result; "" for ``_``."""
     first = step.instruction.operands[0]
     return first.name if isinstance(first, Register) else ""
 
 
 def _compute(step: Step, known: dict[str, int], holds: int | None) -> None:
-    """Update the known registers by a step whose guard holds (1), does not (0), or is unknown (None)."""
+    """Update the known registers by a step whose guard is true (1), false (0) or unknown (None)."""
     target, *sources = step.instruction.operands
     if holds == 0:
         return
@@ -131,7 +131,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def _result(step: Step, sources: list[Operand], known: dict[str, int]) -> int | None:
-    """The value of a step of the kinds that pass an answer on, if its operands decide it."""
+    """The value that a step computes, if its kind is simulated here and its operands are known."""
     operation, *words = step.instruction.opcode.split(".")
     values = [_read(one, known) for one in sources]
     if operation == "selp" and values[2] is not None:

@@ -1,4 +1,4 @@
-"""The full spellings of a row: all that PTX allows, and those that recorded evidence covers.
+"""The full spellings of a row: those that PTX allows, and those that recorded evidence covers.
 
 A row's spelling combines its modifiers freely; its rules ``clash`` and ``lacks`` exclude the combinations
 that the PTX ISA forbids.
@@ -18,7 +18,7 @@ _MODERATE = 256
 
 
 class _Choice(NamedTuple):
-    """One combination of a row's modifiers: the words of the opcode, with "T" and "U" for the types."""
+    """One combination of a row's modifiers: the words of the opcode, with "T" and "U" in place of types."""
 
     words: tuple[str, ...]
     extra: int
@@ -76,13 +76,13 @@ def _types(row: Row) -> list[tuple[str, str]]:
 
 
 def _typed(row: Row, choice: _Choice) -> list[tuple[tuple[str, str], str]]:
-    """The types and opcodes of one combination of modifiers, where PTX allows them."""
-    found: list[tuple[tuple[str, str], str]] = []
+    """The types and opcodes of one combination of modifiers that PTX allows."""
+    spellings: list[tuple[tuple[str, str], str]] = []
     for types in _types(row):
         words = [{"T": types[0], "U": types[1]}.get(word, word) for word in choice.words]
         if row.lacks is None or not row.lacks(words, *types):
-            found.append((types, ".".join(words)))
-    return found
+            spellings.append((types, ".".join(words)))
+    return spellings
 
 
 def _facts(choice: _Choice) -> set[tuple[str, str]]:

@@ -12,22 +12,23 @@ from typing import Literal
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of step. Without facts: each lane executes it by itself, and it touches no memory."""
+    """A kind of step. By default each lane executes it alone, and it does not access memory."""
 
     name: str
-    # The lanes that wait for one another there; and whether a member mask names those of the warp.
+    # The lanes that wait for one another at the step; whether a member mask names them within the warp.
     together: Literal["", "warp", "warpgroup", "block", "cluster"] = ""
     masked: bool = False
-    fragments: bool = False  # its operands are a warp's fragments of matrices
-    access: bool = False  # each lane accesses an element or a vector at an address of its own
-    loads: bool = False  # reads memory, other than for an update or through a cache
+    fragments: bool = False  # the operands are fragments of matrices, held by a warp
+    access: bool = False  # each lane accesses an element or a vector at its own address
+    loads: bool = False  # reads memory, except by an atomic update or through a texture cache
     writes: bool = False
-    updates: bool = False  # reads and writes memory as one operation, which races with no other such one
+    updates: bool = False  # reads and writes memory atomically; two such operations do not race
     transfers: bool = False  # begins an operation of the asynchronous proxy
     polls: bool = False  # a loop around it may wait for what other threads write
-    # The cache that it reads through, which does not see all that the launch writes.
+    # The cache that the step reads through, which may miss writes of the same launch.
     cache: Literal["", "texture", "surface"] = ""
-    # What may end there, so that not all lanes execute the next step: a basic block, a call, or the kernel.
+    # The unit that may end at the step, so that some lanes do not go on: a basic block, a call, or the
+    # kernel.
     ends: Literal["", "block", "call", "kernel"] = ""
 
     @property

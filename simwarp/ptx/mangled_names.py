@@ -65,12 +65,12 @@ def plain_variable(name: str) -> str:
     >>> plain_variable("_ZZ6kernelE4tile"), plain_variable("tile")
     ('tile', 'tile')
     """
-    found = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
-    return name if found is None else found[2][: int(found[1])]
+    match = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
+    return name if match is None else match[2][: int(match[1])]
 
 
 def choose(name: str, mangled: Iterable[str]) -> list[str]:
-    """The mangled names that ``name`` may mean, by the strictest of these rules that finds any.
+    """The mangled names that ``name`` may mean, by the strictest of these rules that has a match.
 
     The rules: it is the mangled name; it is the name in the source, with or without the types of parameters
     and apart from spaces, suffixes and casts of numbers; the same without outer namespaces; the same
@@ -79,9 +79,9 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
     mangled = list(mangled)
     if name in mangled:
         return [name]
-    wanted, found = _bare(name), {one: _bare(readable(one)) for one in mangled}
-    typed = {one: f"{short}({_bare(', '.join(parameter_types(one)))})" for one, short in found.items()}
-    for names in (found, typed):
+    wanted, short_names = _bare(name), {one: _bare(readable(one)) for one in mangled}
+    typed = {one: f"{short}({_bare(', '.join(parameter_types(one)))})" for one, short in short_names.items()}
+    for names in (short_names, typed):
         exact = [one for one, short in names.items() if short == wanted]
         inner = [one for one, short in names.items() if short.endswith(f"::{wanted}")]
         if exact or inner:
@@ -97,7 +97,7 @@ def listed(mangled: Iterable[str]) -> str:
 
 
 def told_apart(mangled: Iterable[str]) -> list[str]:
-    """Mangled names as in the source, overloads with the types of their parameters."""
+    """Mangled names as in the source; overloads get the types of their parameters."""
     mangled = list(mangled)
     short = [readable(one) for one in mangled]
     return [
@@ -131,16 +131,16 @@ class _Reader:
         """Read the name and return the parameter types; a template's result type precedes them."""
         if self.name().endswith(">"):
             self._type()
-        found: list[str] = []
+        types: list[str] = []
         while self.at < len(self.text):
-            found.append(self._type())
-        return [] if found == ["void"] else found
+            types.append(self._type())
+        return [] if types == ["void"] else types
 
     def name(self) -> str:
         """Read a name: plain, nested, or with template arguments."""
         if self._take("N"):
             return self._nested()
-        self._take("L")  # internal linkage
+        self._take("L")  # L marks internal linkage
         name = self._source_name()
         return self._template(name) if self._next == "I" else name
 
@@ -173,14 +173,14 @@ class _Reader:
 
     def _until_end(self) -> list[str]:
         """Read template arguments of a mangled name, up to an E."""
-        found: list[str] = []
+        arguments: list[str] = []
         while not self._take("E"):
-            found.append(self._argument())
-        return found
+            arguments.append(self._argument())
+        return arguments
 
     def _argument(self) -> str:
         """Read one template argument: a type, a constant or a pack."""
-        if self._take("J"):  # a pack
+        if self._take("J"):  # J begins a pack of template arguments
             return ", ".join(self._until_end())
         return self._literal() if self._take("L") else self._type()
 
@@ -204,29 +204,29 @@ class _Reader:
             return _BUILTIN[letter]
         if letter in _SUFFIX:
             self.at += 1
-            found = self._type() + _SUFFIX[letter]
+            type_name = self._type() + _SUFFIX[letter]
         elif letter == "S":
-            found = self._substitution()
+            type_name = self._substitution()
             if self._next != "I":
-                return found
-            found += _bracketed(self._arguments())
+                return type_name
+            type_name += _bracketed(self._arguments())
         elif letter == "T":
             self.at += 1
-            found = self._numbered(self.template)
+            type_name = self._numbered(self.template)
         elif letter == "N":
             self.at += 1
-            found = self._nested()
+            type_name = self._nested()
         elif letter == "A":
             self.at += 1
             extent = self._match(r"\d*")
             self._expect("_")
-            found = f"{self._type()}[{extent}]"
+            type_name = f"{self._type()}[{extent}]"
         else:
-            found = self._source_name()
+            type_name = self._source_name()
             if self._next == "I":
-                found = self._template(found)
-        self.known.append(found)
-        return found
+                type_name = self._template(type_name)
+        self.known.append(type_name)
+        return type_name
 
     def _substitution(self) -> str:
         """Read a substitution: ``S_`` is the first name so far, ``S0_`` the second; ``St`` is std."""
@@ -261,11 +261,11 @@ class _Reader:
 
     def _match(self, pattern: str) -> str:
         """Consume and return the text at the current position that matches a pattern."""
-        found = re.compile(pattern).match(self.text, self.at)
-        if found is None:
+        match = re.compile(pattern).match(self.text, self.at)
+        if match is None:
             raise _NotUnderstood
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def _take(self, letter: str) -> bool:
         """Skip a letter of the mangled name if it is the next one; returns whether it was."""

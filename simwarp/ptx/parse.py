@@ -160,7 +160,7 @@ class _ModuleReader:
                 self.variables[variable.name] = variable
 
     def _function(self, what: str) -> None:
-        """Read a kernel or device function, or its declaration, which a later definition replaces."""
+        """Read a kernel or device function; a later definition replaces a declaration."""
         cursor, functions = self.cursor, self.result.functions
         function = (kernel if what == "kernel" else device_function)(cursor)
         function.extern = cursor.accept(";")

@@ -127,7 +127,7 @@ class Form:
 
     @property
     def combines(self) -> bool:
-        """Whether ``.and``, ``.or`` or ``.xor`` combines the result with another predicate."""
+        """Whether ``.and``, ``.or`` or ``.xor`` combines the result with a predicate operand."""
         return bool({"and", "or", "xor"} & set(self.modifiers))
 
     def resolve(self, kind: str) -> str:
@@ -161,7 +161,7 @@ class OperandSpec:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the PTX table: an instruction's spellings, its facts and the function that computes it.
+    """One row of the PTX table: an instruction's spellings, properties, and the function of its result.
 
     Attributes
     ----------
@@ -252,10 +252,10 @@ class Row:
 
     def match(self, opcode: str) -> Form | None:
         """The form that an opcode spells; None if the opcode is not of this row."""
-        found = self._pattern.fullmatch(opcode)
-        if found is None:
+        match = self._pattern.fullmatch(opcode)
+        if match is None:
             return None
-        groups = found.groupdict()
+        groups = match.groupdict()
         chosen = [value[1:] for key, value in groups.items() if value and key.startswith("m")]
         return Form(opcode, tuple(chosen), groups.get("T") or "", groups.get("U") or "")
 

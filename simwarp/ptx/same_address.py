@@ -1,4 +1,4 @@
-"""Atomic operations of lanes that share an address, sorted into runs of one address each.
+"""Atomic operations of lanes that share an address, sorted into runs, one per address.
 
 The old value of a lane depends on the lanes before it. For an associative operation a scan computes all lanes
 at once; otherwise the first lanes of all runs execute together, then the second lanes, and so on.
@@ -23,7 +23,7 @@ def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
 
 
 class Runs:
-    """Accesses sorted by address; a run is the accesses to one address, in the order of their turns.
+    """Accesses sorted by address; a run contains the accesses to one address, in order of execution.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Runs:
         return np.logical_and.reduceat(values == values[self.starts][self.of], self.starts)
 
     def turns(self, places: npt.NDArray[np.bool_] | None = None) -> Iterator[npt.NDArray[np.intp]]:
-        """Yield the places of each rank, so that an address occurs once; ``places`` (n,) selects some."""
+        """Yield the first access of each run, then the second, and so on; ``places`` (n,) selects some."""
         chosen = np.arange(self.of.size) if places is None else np.flatnonzero(places)
         if chosen.size:
             rank = self.rank[chosen]

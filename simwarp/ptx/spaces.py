@@ -32,23 +32,23 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def space_of(words: Iterable[str]) -> str:
-    """The state space among the words of an opcode, "shared" for ``.shared::cta``; "" without one."""
+    """The state space in an opcode's words, "shared" for ``.shared::cta``; "" if there is none."""
     bases = (word.partition("::")[0] for word in words)
     return next((base for base in bases if base in _SPACES), "")
 
 
 def to_generic(address: Any, space: str) -> Any:
-    """The generic address of an address in a state space, as by ``cvta``."""
+    """Convert an address in a state space to a generic address, as ``cvta`` does."""
     return np.add(address, np.uint64(WINDOWS[space])) if space in WINDOWS else address
 
 
 def from_generic(address: Any, space: str) -> Any:
-    """The address in a state space of a generic address, as by ``cvta.to``."""
+    """Convert a generic address to an address in a state space, as ``cvta.to`` does."""
     return np.subtract(address, np.uint64(WINDOWS[space])) if space in WINDOWS else address
 
 
 def is_in(address: Any, space: str) -> Any:
-    """Whether a generic address lies in a state space's window; kernel parameters count as global, too."""
+    """Whether a generic address is in a state space's window; kernel parameters count as global, too."""
     window = np.right_shift(address, np.uint64(40))
     if space in WINDOWS:
         return window == WINDOWS[space] >> 40

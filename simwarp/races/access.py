@@ -1,4 +1,4 @@
-"""Memory accesses of many lanes: their strength, and the allocations that they go to."""
+"""Memory accesses of many lanes: their strength, and the allocations that they access."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Access(NamedTuple):
     sure: bool
 
     def part(self, which: npt.NDArray[np.intp] | None, offsets: Addresses) -> Access:
-        """The part of the accesses that goes to one allocation, at these offsets in it."""
+        """The accesses to one allocation, at these offsets in it."""
         if which is None:
             return self._replace(offsets=offsets)
         return self._replace(
@@ -96,7 +96,7 @@ class Access(NamedTuple):
         return self.chunk.warp[warps, 0] if self.chunk.is_part else warps
 
     def suspects(self, before: Entries) -> npt.NDArray[np.intp]:
-        """Positions of the units whose earlier entry is of another thread and perhaps not ordered before."""
+        """Indices of units whose earlier access is by another thread and may be unordered with this one."""
         past = self.past << 32
         if int(before.max()) < past:
             return np.zeros(0, np.intp)
@@ -112,7 +112,7 @@ class Access(NamedTuple):
 def held(
     memory: Memory, addresses: Addresses, width: int
 ) -> Iterator[tuple[Allocation, npt.NDArray[np.intp] | None, Addresses]]:
-    """Yield each allocation, the positions of the accesses to it (None: all), and their offsets in it.
+    """Yield each allocation, the indices of the accesses to it (None: all), and their offsets in it.
 
     Accesses that are misaligned or outside every allocation are left out.
     """

@@ -1,4 +1,4 @@
-"""Dependent launches, which overlap the launch before them until they wait for it.
+"""Dependent launches, which overlap the previous launch until they wait for it.
 
 A launch with ``dependent=True`` may start once every block of the launch before has executed
 ``griddepcontrol.launch_dependents`` or exited. What that launch wrote, before or after, is visible behind
@@ -57,12 +57,12 @@ class Footprint:
         self.before: dict[Allocation, npt.NDArray[np.uint8]] = {}
 
     def note(self, access: OrderedAccess, threads: Lanes, allocation: Allocation, offsets: Any) -> None:
-        """Record an access of some threads to an allocation; a write is about to happen."""
+        """Record an access of some threads to an allocation; a write is recorded before it executes."""
         shadow = self.shadows.get(allocation)
         if shadow is None:
             shadow = self.shadows[allocation] = Shadow(allocation, access.width)
         units = shadow.units(offsets, access.width)
-        time = access.step.number % (1 << 30) + 1  # the loads of copies have numbers below 0
+        time = access.step.number % (1 << 30) + 1  # loads by copies have step numbers below 0
         self._steps[time] = access.step
         entries = np.tile(threads + (time << 32), units.size // threads.size)
         if access.kind != "write":
@@ -73,12 +73,12 @@ class Footprint:
             shadow.write(units, entries, time)
 
     def place(self, entry: int) -> Place:
-        """The place (thread and source line) of an access, from its entry in the shadow memory."""
+        """The location (thread and source line) of an access, from its entry in the shadow memory."""
         return self._geometry.place(entry & THREAD, self._steps[entry >> 32])
 
 
 class Dependents(Races):
-    """The race detector of a launch that overlaps others, or that others may overlap.
+    """The race detector of a launch that may overlap earlier or later launches.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Dependents(Races):
     # ---- memory as it was ------------------------------------------------------------------------------
 
     def _hide(self) -> None:
-        """Put back the bytes that the launches before replaced: the latest moment at which they write."""
+        """Restore the bytes that earlier launches replaced, as if those wrote at the latest moment."""
         for footprint in self._before:
             for allocation, before in footprint.before.items():
                 if not allocation.freed:
@@ -128,7 +128,7 @@ class Dependents(Races):
                     view[units] = before.view(unit)[units]
 
     def show(self) -> None:
-        """Let the launches before have written, at the first wait of a chunk or at its end."""
+        """Make the earlier launches' writes visible, at the first wait of a chunk or at its end."""
         while self._hidden:
             view, units, written = self._hidden.pop()
             view[units] = written
@@ -225,14 +225,14 @@ class Dependents(Races):
             self._left_open = True
 
     def _pass(self, chunk: Chunk, mask: Mask, came: Mask, warps_together: int) -> None:
-        """Lanes of ``mask`` inherit the grid waits of the lanes that came to the same barrier."""
+        """Lanes of ``mask`` inherit the grid waits of lanes that arrived at the same barrier."""
         warps = chunk.warp[:, 0]
         waited, groups = self._waited[warps], warps // warps_together
         having = np.unique(groups[(waited & came).any(axis=1)])
         self._waited[warps] = waited | (mask & np.isin(groups, having)[:, None])
 
     def _pass_flag(self, access: OrderedAccess) -> None:
-        """Let strong accesses pass a grid wait from an address's writer to its readers."""
+        """Let readers of an address by strong accesses inherit the grid waits of its writer."""
         at, addresses = self._at(access), access.addresses
         if access.kind != "write" and self._flags:
             self._waited[at] |= np.isin(addresses, np.array(list(self._flags), np.uint64))

@@ -82,7 +82,7 @@ class Races(Synchronisation):
         self._shared_shadows: dict[Allocation, Shadow] = {}
 
     def access(self, access: OrderedAccess) -> None:
-        """Record an access of some lanes: a read that happened, or a write or update about to happen."""
+        """Check and record an access of some lanes: a read after it executed, a write or update before."""
         if access.lanes.size:
             if self._lifetimes is not None and access.memory is access.chunk.shared:
                 self._lifetimes.visit(access, self._time)
@@ -109,7 +109,8 @@ class Races(Synchronisation):
             one = part._replace(time=time, past=past)
             recorded = one._replace(entries=entry + lanes)
             if one.kind == "read":
-                self._read(one, recorded, shadow, units)  # without an order, a fence would not help
+                # the accesses are unordered, so the check of fences has nothing to add
+                self._read(one, recorded, shadow, units)
                 self.proxies.check(one, shadow, units, self._steps)
             else:
                 self._write(one, recorded, shadow, units)
@@ -129,7 +130,7 @@ class Races(Synchronisation):
         """Compare a write with earlier writes and reads, then record it."""
         if access.step.call is None:
             self._stale.write(access, shadow, units)
-        elif shadow.constant is not None:  # a free is ordered behind such loads, too
+        elif shadow.constant is not None:  # a free must also be ordered behind loads by ld.global.nc
             self._compare(access, shadow, units, shadow.constant.take(units), "read")
         old = self._compare_writes(access, shadow, units)
         if shadow.written_also is not None and shadow.last_also >= access.past:
@@ -154,7 +155,7 @@ class Races(Synchronisation):
         if issued is not None and issued.valid:
             self._tick(access.step)
             return issued
-        first = np.flatnonzero(np.diff(access.lanes, prepend=-1))  # of each run of one lane
+        first = np.flatnonzero(np.diff(access.lanes, prepend=-1))  # the first access of each run of one lane
         parts: list[tuple[Access, Lanes, Shadow, Units]] = []
         for one, shadow in self._accesses(access):
             lanes = one.threads % WARP_SIZE
@@ -166,7 +167,7 @@ class Races(Synchronisation):
         return issued
 
     def _past(self, access: OrderedAccess) -> int:
-        """A time before which all accesses are ordered before this one."""
+        """A time before which all accesses are ordered before this access."""
         return self.order.past(access.memory is access.chunk.shared and self.launch.blocks_per_cluster == 1)
 
     def _accesses(self, access: OrderedAccess) -> Iterator[tuple[Access, Shadow]]:
@@ -191,14 +192,14 @@ class Races(Synchronisation):
             yield whole.part(which, offsets), shadows[allocation]
 
     def _place_of(self, access: Access, lane: int, entry: int) -> Place:
-        """The place of an entry, beside which a lane of an access is reported."""
+        """The location of an entry, for a report of a lane's access."""
         time, thread = entry >> 32, entry & THREAD
         if time in self._agents:
             thread = self.proxies.writer(time, thread, int(access.threads[lane]))
         return access.chunk.place_of(thread, self._steps[time - 1])
 
     def _signal(self, access: Access, shadow: Shadow) -> None:
-        """Let a strong access publish and acquire the clocks of flags and locks."""
+        """Publish and acquire clocks for a strong access, which may use a flag or lock."""
         how = strength(access.step)
         if how == WEAK or not self._filter.signals:
             return
@@ -264,7 +265,7 @@ class Races(Synchronisation):
         earlier: str,
         strong: npt.NDArray[np.bool_],
     ) -> None:
-        """Note pairs of strong accesses that nothing orders, one of them volatile."""
+        """Note pairs of strong, unordered accesses of which one is volatile."""
         if strong.any() and not is_volatile(access.step):
             times, of = np.unique(before >> 32, return_inverse=True)
             strong &= np.array([is_volatile(self._steps[int(time) - 1]) for time in times.tolist()])[of]
@@ -272,7 +273,7 @@ class Races(Synchronisation):
             self._report(access, shadow, lanes[strong], before[strong], earlier, "volatile")
 
     def _was_observed(self, observed: npt.NDArray[np.int64], before: Entries) -> npt.NDArray[np.bool_]:
-        """Whether earlier writes are strong and were read by a strong read, which orders them.
+        """Whether earlier strong writes are ordered because a strong read observed them.
 
         The reader is not recorded; it is assumed to be ordered before the later access.
         """
@@ -280,7 +281,7 @@ class Races(Synchronisation):
         return (self._strengths[times] != WEAK) & (observed > times)
 
     def _both_strong(self, access: Access, threads: Lanes, before: Entries) -> npt.NDArray[np.bool_]:
-        """Whether both accesses are strong for each other's thread."""
+        """Whether both accesses are strong with a scope that includes the other thread."""
         how = np.minimum(self._strengths[before >> 32], strength(access.step))
         per_block = access.chunk.warps_per_block * WARP_SIZE
         one_block = (before & THREAD) // per_block == threads // per_block
@@ -308,7 +309,7 @@ class Races(Synchronisation):
     def _report(
         self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str, note: str = ""
     ) -> None:
-        """Report races, one per earlier instruction; with the reason of a note, as notes."""
+        """Report races, one per earlier instruction; with a reason, report them as notes."""
         times, first, counts = np.unique(before >> 32, return_index=True, return_counts=True)
         by_step: dict[int, list[int]] = {}
         for time, at, count in zip(times.tolist(), first.tolist(), counts.tolist(), strict=True):

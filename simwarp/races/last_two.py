@@ -25,7 +25,7 @@ def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units)
     entries = access.of_units(units)
     put(read, units, entries)
     shadow.last_read = access.time
-    # Units that another lane of this access reads, too:
+    # Units that several lanes of this access read:
     several = read.take(units) != entries if entries.size > 1 else np.zeros(units.size, np.bool_)
     if old is not None:
         several[access.suspects(old)] = True
@@ -74,13 +74,13 @@ def _remember_farthest(
             far = _distance(other, last, access.chunk.warps_per_block)
             far[(other == 0) | order.ordered(warps, threads, other)] = 0
             best, worth = np.where(far > worth, other, best), np.maximum(far, worth)
-    for distance in range(1, _FARTHEST + 1):  # of several lanes at one unit, the farthest is written last
+    for distance in range(1, _FARTHEST + 1):  # the largest distance is written last, and stays
         chosen = worth == distance
         also[here[chosen]] = best[chosen]
 
 
 def _distance(one: Entries, other: Entries, warps_per_block: int) -> npt.NDArray[np.int64]:
-    """The distance of two threads: 0 the same, 1 in one warp, 2 in one block, 3 in different blocks."""
+    """The distance of two threads: 0 same thread, 1 same warp, 2 same block, 3 different blocks."""
     result = np.zeros(one.size, np.int64)
     for lanes in (1, WARP_SIZE, WARP_SIZE * warps_per_block):
         result += (one & THREAD) // lanes != (other & THREAD) // lanes

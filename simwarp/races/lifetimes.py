@@ -1,9 +1,9 @@
-"""The shared memory of a cluster's blocks, which other blocks may access while its block is there.
+"""Lifetimes of blocks in a cluster: accesses to a block's shared memory before it starts or after it exits.
 
 An access from another block must be ordered behind something that the block did, since the block may not have
 started before, and before something that it does, since it may have exited then (CUDA Programming Guide,
 distributed shared memory). Both hold between two barriers of the cluster. Relaxed arrivals order execution:
-their blocks have started, and have read what they read before; what they wrote may be on its way.
+their blocks have started, and have read what they read before; their writes may still be pending.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Lifetimes:
         """Phase of a barrier → the warps of its arrivals, relaxed ones as well → their times."""
 
     def visit(self, access: OrderedAccess, time: int, ends: bool = True) -> None:
-        """Check that the blocks whose shared memory is accessed have not exited, and remember the access.
+        """Check that the blocks whose shared memory is accessed still run, and remember the access.
 
-        With ``ends=False``, it is that of a copy, whose end others check.
+        ``ends=False`` is for a copy, whose end is checked elsewhere.
         """
         chunk, lanes, stride = access.chunk, access.lanes, np.uint64(access.chunk.shared_stride)
         owners = (access.addresses // stride).astype(np.int64)
@@ -90,7 +90,7 @@ class Lifetimes:
                 del visits[other, reads]
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
-        """Check, when the last thread of a block exits, that visits to it are ordered before."""
+        """When the last thread of a block exits, check that other blocks' accesses to it come before."""
         blocks = chunk.block_in_chunk[:, 0]
         np.subtract.at(self._live, blocks, mask.sum(axis=1))
         for block in np.unique(blocks[mask.any(axis=1)]).tolist():
@@ -98,7 +98,7 @@ class Lifetimes:
                 self._check(chunk, block, list(self._visits.pop(block).values()))
 
     def _check(self, chunk: Chunk, block: int, visits: list[_Visit]) -> None:
-        """Report accesses to a block that nothing orders before the exit of one of its warps."""
+        """Report accesses to a block that are not ordered before the exit of one of its warps."""
         before = np.array([visit.entry for visit in visits])
         ended = np.zeros(len(visits), np.bool_)
         for warp in range(block * chunk.warps_per_block, (block + 1) * chunk.warps_per_block):

@@ -37,7 +37,7 @@ class InitialisedBarriers:
         self._fences.update(dict.fromkeys(warps, time))
 
     def publish(self, phase: tuple[int, int], warp: int) -> None:
-        """Add a warp's last fence to a phase; the last phase but one is dropped."""
+        """Publish a warp's last fence in a phase; forget the phase before the previous one."""
         if warp in self._fences:
             self._published.pop((phase[0], phase[1] - 2), None)
             self._published.setdefault(phase, {})[warp] = self._fences[warp]

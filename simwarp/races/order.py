@@ -58,7 +58,7 @@ class _PendingRead:
     wide: bool
 
     def is_again(self, signal: Signal, known: VectorClock | None, wide: bool) -> bool:
-        """Whether a read of a signal whose clocks cannot have changed is the same as this one."""
+        """Whether another read, of a signal whose clocks have not changed, repeats this read."""
         same = self.signal is signal and signal.shared and self.before is known
         return same and self.from_block is not None and self.wide and wide
 
@@ -128,12 +128,12 @@ class Order:
         return word in self._words
 
     def are_of(self, word: str, threads: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether threads of `Shadow` entries are agents of this word."""
+        """Whether threads in `Shadow` entries are agents of this kind."""
         agents = [number for (of, _), number in self._agents.items() if of == word]
         return np.isin(threads >> _WARP_BITS, agents)
 
     def done(self, agent: Agent, time: int) -> VectorClock:
-        """The clock of whoever knows that an agent's accesses up to a time have ended."""
+        """The clock of a warp that knows that an agent's accesses up to a time have ended."""
         number = self._agents[agent]
         return VectorClock(self._clock_size, (), ((number, number + 1, time + 1),))
 
@@ -187,7 +187,7 @@ class Order:
     def fenced(
         self, warp: int, threads: npt.NDArray[np.int64], times: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Whether a proxy fence lies between accesses of `Shadow` threads and a warp's next access."""
+        """Whether a proxy fence is between accesses of `Shadow` threads and a warp's next access."""
         known: VectorClock | None = self._known[warp]
         clock = np.zeros(0, np.int64) if known is None else known.fenced
         if not clock.size:
@@ -257,7 +257,8 @@ class Order:
         group = group_of_warp[warps]
         for known, number in groups.items():
             here, times = np.flatnonzero(group == number), known.times
-            here = here[launch_warps[here] < times.size]  # a clock does not know agents that are younger
+            # a vector clock has no entry for agents that were added after it
+            here = here[launch_warps[here] < times.size]
             result[here] = times[launch_warps[here]]
         return result
 
@@ -276,7 +277,7 @@ class Order:
             self._share(warps)
 
     def _forget_narrow_fences(self, warps: Warps) -> None:
-        """Forget fences of block scope whose publications all warps of the block know from a barrier."""
+        """Forget block-scope fences whose clocks all warps of the block know from a barrier."""
         self._fence[0, warps] = 0
         self._fenced[warps] = self._fence[1, warps] != 0
         self._forget_fence(0, warps)
@@ -287,7 +288,7 @@ class Order:
         for warp in passing & self._pending.keys():
             self._complete(warp, list(self._pending[warp]), wide=False)
         together: dict[int, VectorClock] = {}
-        for warp in self._advanced & passing:  # the others still have the clock of the last barrier
+        for warp in self._advanced & passing:  # other warps still have the clock of the last barrier
             block = warp // self._per_block
             together[block] = self._known[warp].joined(together.get(block))
         self._advanced -= passing
@@ -318,7 +319,7 @@ class Order:
         return Publication(knowledge, known)
 
     def at_fence(self, warp: int, wide: bool) -> list[tuple[Publication, bool]]:
-        """A warp's clocks at its last fences, each with whether all blocks may acquire it."""
+        """A warp's clocks at its last fences, each with whether warps of all blocks may acquire it."""
         for_block, for_all = self._fence[:, warp].tolist()
         found: list[tuple[Publication, bool]] = []
         if wide and for_all:
@@ -347,7 +348,7 @@ class Order:
             self._advance(warp, signal, heard, wide and signal.includes(launch_warp, known))
 
     def signals_at_fences(self, warps: Warps, wide: bool) -> npt.NDArray[Any]:
-        """The signals that strong stores of these warps leave: their clocks at their last fences, or None."""
+        """The signals of strong stores by these warps: their clocks at their last fences, or None."""
         signals = self._at_fences[int(wide)]
         for warp in np.unique(warps[self._fenced[warps] & ~is_set(signals[warps])]).tolist():
             if publications := self.at_fence(warp, wide):
@@ -401,7 +402,7 @@ class Order:
         return warp in self._pending
 
     def fence(self, warps: Warps, wide: bool, time: int) -> None:
-        """Record that warps execute a fence; a narrow one orders accesses within the block only."""
+        """Record that warps execute a fence; unless ``wide``, it orders accesses within the block only."""
         for warp in self._pending.keys() & set(warps.tolist()) if self._pending else ():
             self._complete(warp, list(self._pending[warp]), wide)
         self._fence_at(0, warps, time)
@@ -426,7 +427,7 @@ class Order:
         return int(self._launch_warp[warp])
 
     def has_fenced(self, warps: npt.NDArray[np.int64]) -> bool:
-        """Whether any of these warps has executed a fence whose clock its block does not know already."""
+        """Whether any of these warps has executed a fence whose clock its block does not know yet."""
         return bool(self._fenced[warps].any())
 
     def _complete(self, warp: int, places: list[_Place], wide: bool) -> None:
@@ -447,7 +448,7 @@ class Order:
             self._most_groups.pop(warp, None)
 
     def _advance(self, warp: int, signal: Signal | None, heard: VectorClock, includes: bool) -> None:
-        """Join an acquired clock into a warp's clock, or replace the warp's clock if it is included."""
+        """Join an acquired clock into a warp's clock, or replace the latter if the former includes it."""
         known: Any = self._known[warp]
         if heard is known:
             return
@@ -459,7 +460,7 @@ class Order:
 
 
 def _add(pending: dict[_Place, _PendingRead], place: _Place, heard: _PendingRead) -> None:
-    """Add a read to those pending at a place; it replaces an earlier read of the same signal."""
+    """Add a pending read of a signal; it replaces an earlier read of the same signal."""
     old = pending.get(place)
     if old is not None and (old.signal is None or old.signal is not heard.signal or old.wide > heard.wide):
         from_all, from_block = _join(heard.from_all, old.from_all), _join(heard.from_block, old.from_block)

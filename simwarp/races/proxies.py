@@ -1,8 +1,8 @@
-"""The asynchronous proxy: accesses of copies and products beside those of ordinary instructions.
+"""The asynchronous proxy: races between accesses of copies or products and ordinary accesses.
 
-Copies and products read shared memory by another way than loads and stores do. What an ordinary instruction
-wrote, they see only behind a ``fence.proxy.async`` that lies between the two in happens-before: of the thread
-that wrote, of the one that issues, or of a third one (PTX ISA 9.0, section 8.1.1).
+Copies and products access shared memory through another proxy than loads and stores. What an ordinary
+instruction wrote, they see only behind a ``fence.proxy.async`` that lies between the two in happens-before:
+of the thread that wrote, of the one that issues, or of a third one (PTX ISA 9.0, section 8.1.1).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Proxies:
         self._warps = np.sort(chunk.thread[:, 0] // WARP_SIZE)
 
     def issuer(self, time: int, thread: int) -> int:
-        """The thread that issued the access of a time: one of a thread's own block, if there is any."""
+        """The thread that issued the access with a time, preferably one of ``thread``'s block."""
         threads = self.issuers[time]
         same = threads // self._block_size == thread // self._block_size
         return int(threads[same.argmax()])
 
     def writer(self, time: int, other: int, thread: int) -> int:
-        """The thread that issued an agent's access; its lane is that of the entry."""
+        """The thread that issued an agent's access; the entry has its lane."""
         return self.issuer(time, thread) // WARP_SIZE * WARP_SIZE + other % WARP_SIZE
 
     def check(self, access: Access, shadow: Shadow, units: Units, steps: list[Step]) -> None:
@@ -67,8 +67,9 @@ class Proxies:
         suspects = np.flatnonzero(before)
         ordinary = ~self._order.are_agents(threads[suspects])
         if ordinary.any():
-            ordinary &= self._in_chunk(threads[suspects])  # others have executed a fence at their end
-        if self._order.has_agents("cp.async"):  # which are not of the asynchronous proxy
+            # threads outside the chunk have executed a fence at their end
+            ordinary &= self._in_chunk(threads[suspects])
+        if self._order.has_agents("cp.async"):  # copies by cp.async are not in the asynchronous proxy
             ordinary |= self._order.are_of("cp.async", threads[suspects])
         suspects = suspects[ordinary]
         if not suspects.size:

@@ -62,7 +62,7 @@ class StrongAccess(NamedTuple):
                 self._exchange_in_turn(warps, offsets)
 
     def _exchange_runs(self, warps: _Numbers, offsets: _Numbers, signals: npt.NDArray[Any] | None) -> None:
-        """Process lanes that do not depend on one another, run by run."""
+        """Process independent lanes, run by run."""
         released = self._released(warps, offsets)
         changes = np.diff(warps, prepend=-1) != 0
         for facts in (signals, released):
@@ -76,7 +76,7 @@ class StrongAccess(NamedTuple):
             self._exchange(warp, offsets[start:end], signal, before)
 
     def _exchange_in_turn(self, warps: _Numbers, offsets: _Numbers) -> None:
-        """Process updates of offsets that several lanes have, one after another.
+        """Process updates of offsets that several lanes share, one after another.
 
         A warp's second update of a word reads what its first one published; more change nothing.
         """
@@ -95,7 +95,7 @@ class StrongAccess(NamedTuple):
     def _exchange(
         self, warp: int, offsets: _Numbers, signal: Signal | None, before: _Published | None
     ) -> None:
-        """Process the accesses of a warp to offsets that have one signal, and one earlier release."""
+        """Process a warp's accesses to offsets that have the same signal and the same earlier release."""
         if self.reads:
             self._read(warp, offsets, signal)
         if not self.writes:
@@ -123,7 +123,7 @@ class StrongAccess(NamedTuple):
             order.read(warp, self.shadow, offsets, signal, self.wide)
 
     def _publications(self, warp: int, offsets: _Numbers, before: _Published | None) -> list[_Published]:
-        """The publications of a warp's strong write, each with whether it is for all blocks.
+        """The clocks that a warp's strong write publishes, each with whether all blocks may acquire it.
 
         A release publishes the current clock; another write the clocks of the last fence and of the last
         release at these offsets.
@@ -139,7 +139,7 @@ class StrongAccess(NamedTuple):
         return found
 
     def _released(self, warps: _Numbers, offsets: _Numbers) -> list[_Published | None] | None:
-        """The last release of each lane's warp at its offset; None if there is none to publish."""
+        """The last release of each lane's warp at its offset; None if the warp released nothing there."""
         if self.releases or not self.writes or not self.shadow.released:
             return None
         return list(map(self._before, warps.tolist(), offsets.tolist()))
@@ -149,7 +149,7 @@ class StrongAccess(NamedTuple):
         return self.shadow.released.get((self.order.launch_warp(warp), offset))
 
     def _exchange_many(self, warps: list[int], offsets: _Numbers) -> None:
-        """Process all updates as if at one offset: clocks may become too large, but no order is missed."""
+        """Process all updates as if at one offset: clocks may become too large, but no ordering is lost."""
         shadow, found = self.shadow, self.shadow.signals_at(offsets)
         old = [] if found is None else [signal for signal in dict.fromkeys(found) if signal is not None]
         many = np.array([_MANY])

@@ -84,7 +84,7 @@ class Conflict:
 
 
 def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
-    """The fault for two racing accesses; its place is not yet set."""
+    """The fault for two racing accesses; its location is not yet set."""
     shared = conflict.allocation in chunk.shared.allocations
     space = "shared" if shared else "global"
     offset = conflict.offset % chunk.shared_stride if shared else conflict.offset
@@ -136,7 +136,7 @@ def in_flight(
     agent: Agent,
     phases: tuple[int | None, int | None],
 ) -> CopyInFlight:
-    """The fault for an access to bytes of an agent's access in flight; its place is not yet set.
+    """The fault for an access to bytes that an asynchronous access still uses; its location is not yet set.
 
     For an mbarrier, ``phases`` are that which counts the copy, and the last that the warp found complete.
     """
@@ -153,13 +153,13 @@ def in_flight(
     fault.copy = chunk.place_of(conflict.other, conflict.step)
     since = "no wait for it orders the two"
     if agent[0] in ("mbarrier", "cp.async"):
-        counting, found = phases
+        counting, completed = phases
         barrier = chunk.program.shared_place(agent[1] % chunk.shared_stride)
         since = f"the mbarrier at {barrier} counts it" + ("" if counting is None else f" in phase {counting}")
         since += (
             "; the warp has not waited for that mbarrier"
-            if found is None
-            else f"; the warp's last wait for that mbarrier found phase {found} complete"
+            if completed is None
+            else f"; the warp's last wait for that mbarrier found phase {completed} complete"
         )
     place = place_in(chunk, conflict.allocation, offset)
     fault.values = f"{place}; {since}"
@@ -173,14 +173,14 @@ def in_flight(
 
 
 def place_in(chunk: Chunk, allocation: Allocation, offset: int) -> str:
-    """A byte of an allocation, as text; one in shared memory counts from the start of its block's part."""
+    """Describe a byte of an allocation; one in shared memory counts from the start of its block's part."""
     if allocation in chunk.shared.allocations:
         return chunk.program.shared_place(offset)
     return f"byte {offset} of {allocation.name}"
 
 
 def element_in(chunk: Chunk, allocation: Allocation, offset: int, width: int) -> str:
-    """The accessed element as text, such as "x[3]"; "" if it is not known."""
+    """The accessed element as text, such as "x[3]"; "" if unknown."""
     if allocation in chunk.shared.allocations:
         return chunk.shared_element(offset, width)
     return allocation.element(offset, width)

@@ -73,7 +73,7 @@ class _Pages:
         return self._owners[indices // _PAGE] * _PAGE + indices % _PAGE
 
     def split(self, times: int) -> None:
-        """Make each unit ``times`` units, whose entries follow one another."""
+        """Split each unit into ``times`` units; their entries follow one another."""
         parts = np.arange(times)
         slots = self._slots[:, None] * times + parts
         self._slots = np.where(self._slots[:, None] < 0, -1, slots).reshape(-1)
@@ -129,7 +129,7 @@ class Shadow:
         return np.zeros(self._count() if self._pages is None else self._pages.room, np.int64)
 
     def units(self, offsets: npt.NDArray[np.uint64], width: int) -> Units:
-        """The places of n accesses' units: (n,), or (k * n,) for k each, all first ones first."""
+        """The entry indices of n accesses' units, (n,), or (k * n,) with k units each, first units first."""
         if width < self.unit:
             self._refine(width)
         first = self._places((offsets >> np.uint64(self.unit.bit_length() - 1)).view(np.int64))
@@ -194,12 +194,12 @@ class Shadow:
         self.observed = observed
 
     def signals_at(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[Any] | None:
-        """The signal at each offset in bytes, or None; None alone if there is none at all."""
+        """The signal at each byte offset, None where there is none; None if the allocation has no signals."""
         found = None if self.signals is None else self.signals[self._places(offsets // self.unit)]
         return found if found is not None and is_set(found).any() else None
 
     def signal(self, offsets: npt.NDArray[np.int64], signals: npt.NDArray[Any] | Signal | None) -> None:
-        """Set the signals at offsets: one for all, or one (or None) each; of equal offsets the last wins."""
+        """Set the signals at offsets: one for all, or one (or None) each; the last of a repeated offset."""
         places = self._places(offsets // self.unit)
         if self.signals is None:
             self.signals = np.full(self._empty().size, None, np.object_)

@@ -51,7 +51,7 @@ def source_of(step: Step) -> str:
 
 
 class StaleReads:
-    """Compares a launch's reads through such caches with its writes.
+    """Compares a launch's reads through non-coherent caches with its writes.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class StaleReads:
             access.chunk.launch.found(fault)
 
     def _own(self, access: Access, before: Entries, at: Positions) -> npt.NDArray[np.bool_]:
-        """Whether each entry is a surface store by the block of the reading lane."""
+        """Whether each entry is a surface store by the reading lane's block."""
         per_block = access.chunk.warps_per_block * WARP_SIZE
         mine = access.threads[at % access.lanes.size] // per_block
         kinds = [self._steps[int(time) - 1].kind for time in (before >> 32).tolist()]
@@ -105,13 +105,13 @@ class StaleReads:
 
     def _by_step(self, entries: Entries, at: Positions) -> list[tuple[int, int]]:
         """For each step of the entries at some positions, the first position, and the number of entries."""
-        found: dict[int, tuple[int, int]] = {}
+        first_of: dict[int, tuple[int, int]] = {}
         times, firsts, counts = np.unique(entries[at] >> 32, return_index=True, return_counts=True)
         for time, first, count in zip(times.tolist(), at[firsts].tolist(), counts.tolist(), strict=True):
             number = self._steps[int(time) - 1].number
-            known, more = found.get(number, (first, 0))
-            found[number] = min(known, first), more + count
-        return list(found.values())
+            known, more = first_of.get(number, (first, 0))
+            first_of[number] = min(known, first), more + count
+        return list(first_of.values())
 
     def _report_read(
         self, access: Access, shadow: Shadow, source: str, first: int, entry: int, count: int
@@ -123,7 +123,7 @@ class StaleReads:
         access.chunk.found(fault, int(access.lanes[lane]))
 
     def _fault(self, access: Access, shadow: Shadow, source: str, at: int, step: Step) -> StaleRead:
-        """The fault for the unit at a position, read by a step; its places are not yet set."""
+        """The fault for the unit at a position, read by a step; its locations are not yet set."""
         allocation, pieces = shadow.allocation, at // access.lanes.size
         offset = int(access.offsets[at % access.lanes.size]) + pieces * shadow.unit
         width = min(access.width, shadow.unit)

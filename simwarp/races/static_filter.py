@@ -122,7 +122,7 @@ def _orders(step: Step) -> bool:
 
 
 def _meet(one: _Reached, other: _Reached) -> bool:
-    """Whether two sets of allocations have one in common; None is the set of all."""
+    """Whether two sets of allocations intersect; None is the set of all."""
     return one is None or other is None or bool(one & other)
 
 

@@ -100,7 +100,7 @@ class Synchronisation:
     def follows(
         self, warps: npt.NDArray[np.intp], others: npt.NDArray[np.intp], times: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Whether events of warps ``others`` at ``times`` are ordered before the next ones of ``warps``."""
+        """Whether events of warps ``others`` at ``times`` are ordered before the next events of ``warps``."""
         of_launch = np.array([[self.order.launch_warp(int(one)) for one in some] for some in (warps, others)])
         threads, earlier = of_launch.reshape(2, -1) * WARP_SIZE
         return self.order.ordered(warps, threads, earlier + (times << 32))
@@ -140,7 +140,7 @@ class Synchronisation:
     def mbarrier_arrive(
         self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int], relaxed: bool, wide: bool
     ) -> None:
-        """Lanes arrive at a barrier in shared memory; the clocks of its last phase but one are dropped."""
+        """Lanes arrive at an mbarrier; forget the clocks of the phase before the previous one."""
         address, number = phase
         self._phases.pop((address, number - 2), None)
         signal = self._phases.setdefault(phase, Signal())
@@ -167,13 +167,13 @@ class Synchronisation:
                 self.order.acquire(warp, signal, wide)
 
     def _ends_in(self, phase: tuple[int, int], entries: Entries) -> None:
-        """Record arrivals and copies that a phase counts, where the program may pass a wait without a yes."""
+        """Record arrivals and copies of a phase, if the program may pass its wait before it is complete."""
         if self._program.unheeded_tests.passed:
             self._ends.pop((phase[0], phase[1] - 2), None)
             self._ends.setdefault(phase, []).append(entries)
 
     def mbarrier_settled(self, chunk: Chunk, lanes: Lanes, phase: tuple[int, int]) -> npt.NDArray[np.bool_]:
-        """Whether all that a phase counts is ordered before the next accesses of each lane."""
+        """For each lane, whether all arrivals and copies of a phase are ordered before its next accesses."""
         entries = np.concatenate([np.zeros(0, np.int64), *self._ends.get(phase, ())])
         threads, warps = chunk.thread.reshape(-1)[lanes], chunk.warp[lanes // WARP_SIZE, 0]
         before, asking = np.tile(entries, lanes.size), np.repeat(threads, entries.size)
@@ -208,7 +208,8 @@ class Synchronisation:
 
     def proxy_fence(self, chunk: Chunk, mask: Mask) -> None:
         """Record that lanes execute ``fence.proxy.async``, which orders normal and asynchronous accesses."""
-        time = self._tick(chunk.step)  # who published before it, published no fence
+        # whoever published to the barrier before this fence did not publish the fence
+        time = self._tick(chunk.step)
         for warp in np.flatnonzero(mask.any(axis=1)).tolist():
             whole = not (chunk.live[warp] & ~mask[warp]).any()
             lanes = np.flatnonzero(mask[warp])

@@ -1,4 +1,4 @@
-"""Vector clocks of warps, and how they are published and joined.
+"""Vector clocks of warps, their publication and their joining.
 
 Time counts the watched accesses of a launch. A clock holds a time for each warp of the launch: that warp's
 accesses before the time are ordered before the next accesses of the clock's owner.
@@ -93,7 +93,7 @@ class Publication(NamedTuple):
 
 
 class Signal:
-    """The clocks published at one place: a flag or lock in memory, or a barrier.
+    """The clocks published at one flag or lock in memory, or at a barrier.
 
     Warps are numbered in the launch. Only the warps of its block acquire a publication of block scope
     (``.cta``).

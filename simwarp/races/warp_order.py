@@ -30,7 +30,7 @@ class WarpOrder:
     def meet(
         self, warps: Warps, groups: npt.NDArray[np.uint32], live: npt.NDArray[np.uint32], time: int
     ) -> None:
-        """Record that lanes pass a barrier, each with a word of ``groups`` (n, 32); 0 if absent."""
+        """Record that lanes pass a barrier; ``groups`` (n, 32) has each lane's group, 0 for absent lanes."""
         whole = ((groups == live[:, None]) | (live[:, None] & LANE_BIT == 0)).all(axis=1)
         self._whole[warps[whole]] = time
         self.forget(warps[whole])

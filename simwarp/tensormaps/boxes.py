@@ -30,10 +30,10 @@ _OFFSETS = {3: 1 << 16, 4: 1 << 8, 5: 1 << 5}
 class Units:
     """The units of one copy, in the order of the tile; arrays are (n,)."""
 
-    width: int  # bytes of a unit
-    addresses: npt.NDArray[np.uint64]  # in global memory; arbitrary outside the tensor
-    offsets: npt.NDArray[np.uint64]  # in the tile, before its swizzle
-    inside: npt.NDArray[np.bool_]  # true for a unit in the tensor
+    width: int  # bytes per unit
+    addresses: npt.NDArray[np.uint64]  # addresses of units in global memory; arbitrary outside the tensor
+    offsets: npt.NDArray[np.uint64]  # offsets of units in the tile, before its swizzle
+    inside: npt.NDArray[np.bool_]  # whether each unit is in the tensor
 
 
 def tile_bytes(tensor: TensorMap) -> tuple[int, int]:
@@ -45,7 +45,7 @@ def tile_bytes(tensor: TensorMap) -> tuple[int, int]:
 def check_coordinates(
     tensor: TensorMap, coordinates: Sequence[int], offsets: Sequence[int] = (), stores: bool = False
 ) -> None:
-    """Refuse coordinates and im2col offsets that an instruction may not have, by a ShapeError.
+    """Raise ShapeError for coordinates or im2col offsets that an instruction must not have.
 
     PTX ISA, section 9.7.9.27.1.
     """
@@ -62,7 +62,7 @@ def check_coordinates(
         )
     if stores and min(coordinates) < 0:
         raise ShapeError(
-            f"a store at the coordinates {tuple(coordinates)}\nthose of a store may not be negative\n"
+            f"a store at the coordinates {tuple(coordinates)}\ncoordinates of a store must not be negative\n"
             "begin the box inside the tensor; only its end may leave it"
         )
     box = tensor.im2col
@@ -78,7 +78,7 @@ def check_coordinates(
     if any(not 0 <= offset < most for offset in offsets):
         raise ShapeError(
             f"im2col offsets {tuple(offsets)}\nexpected 0 to {most - 1} for {tensor.rank} dimensions\n"
-            "let the coordinates carry what is larger"
+            "add the rest to the coordinates"
         )
     if stores and (min(box.lower) < 0 or max(box.upper) > 0):
         raise ShapeError(
@@ -102,7 +102,7 @@ def units_of(
     width: int = 0,
     stores: bool = False,
 ) -> Units:
-    """The units of the copy at coordinates, innermost first; each of ``width`` bytes, or as wide as they can.
+    """The units of the copy at coordinates, innermost first, of ``width`` bytes or as wide as possible.
 
     A store or reduction counts what follows a row of the tensor as inside, up to a multiple of 16 bytes.
     Below, of a row of 6 floats, a box of 4 that begins at the fifth: two inside, two outside.
@@ -142,7 +142,7 @@ def units_of(
 
 
 def _widest(start: int, row: int, end: int) -> int:
-    """The widest unit in which rows begin aligned and that the edge of the tensor does not cut."""
+    """The widest unit to which all rows are aligned and which the tensor's edge does not cut."""
     edges = start | row | (end if 0 < end < row else 0)
     return min(_WIDEST, edges & -edges) if edges else _WIDEST
 

@@ -1,4 +1,4 @@
-"""Textures and surfaces: where a read or write goes, and what a filter makes of texels.
+"""Textures and surfaces: the texels that a read or write accesses, and the filters.
 
 The rules are those of the CUDA C++ Programming Guide, with the chip's own rounding; `docs/textures.md` says
 how each was found.

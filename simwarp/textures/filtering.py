@@ -1,4 +1,4 @@
-"""The mean of texels as an H100's filter makes it, to the bit.
+"""The filtered mean of texels, bit for bit as on an H100.
 
 Floats: each texel is cut to four bits more than its format has, counted from the largest one's exponent; the
 weighted sum of these is exact, and is rounded to the format, halves away from zero. A cube is two squares, of
@@ -57,7 +57,7 @@ def _flushed(values: Array, info: Any) -> Array:
 
 
 def _square(texels: Array, weights: Array, bits: int) -> tuple[Array, Array]:
-    """The exact weighted sum of the texels of a square, cut; and its largest exponent."""
+    """The exact weighted sum of a square's texels, truncated to ``bits``; and its largest exponent."""
     texels = np.where(weights != 0, texels, 0.0)
     exponents = np.where(texels == 0, _NOTHING, np.frexp(texels)[1])
     largest = exponents.max(axis=0)
@@ -75,7 +75,7 @@ def _sum(first: tuple[Array, Array], second: tuple[Array, Array], bits: int) -> 
 
 
 def _rounded(values: Array, bits: int, info: Any) -> Array:
-    """Values rounded to a format of so many bits, halves away from zero."""
+    """Values rounded to ``bits`` bits, halves away from zero."""
     exponents = np.frexp(values)[1]
     if bits < 24:
         exponents = np.maximum(exponents, info.minexp + 1)
@@ -97,6 +97,6 @@ def normalized_mean(values: Array, weights: Array, dtype: npt.DTypeLike) -> Arra
     if dtype == np.uint8:
         total *= 257
     wide = total + 128 >> 8
-    if dtype == np.int8:  # its steps in 16 bits are 258 and 259 wide
+    if dtype == np.int8:  # int8 texels become 16-bit steps of width 258 or 259
         wide = total + (total + (total >> 12 << 4) + 64 >> 7)
     return normalized(wide, np.uint16 if dtype.kind == "u" else np.int16)

@@ -1,4 +1,4 @@
-"""Textures and surfaces as kernels see them: texels in memory, and the rules of reading them."""
+"""Textures and surfaces as kernels access them: texels in memory, and the modes of reading."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Array: TypeAlias = npt.NDArray[Any]
 class Texels:
     """The location of the texels of an image, or of linear memory."""
 
-    name: str  # in faults
+    name: str  # name in fault messages
     geometry: str  # "linear", or as in PTX "1d", "2d", "3d", "a1d", "a2d", "cube" or "acube"
-    address: int  # of the first texel in global memory
-    dtype: np.dtype[Any]  # of one channel
-    channels: int  # 1, 2 or 4
-    width: int  # texels of a row
-    height: int  # rows of a slice
-    depth: int  # slices; layers and faces are slices, too
+    address: int  # address of the first texel in global memory
+    dtype: np.dtype[Any]  # type of one channel
+    channels: int  # channels of a texel: 1, 2 or 4
+    width: int  # texels per row
+    height: int  # rows per slice
+    depth: int  # slices; layers and cube faces count as slices
     pitch: int  # bytes from one row to the next
 
     @property
@@ -44,14 +44,14 @@ class Texels:
         return self.width, self.height, self.depth
 
     def addresses(self, x: Array, y: Array, z: Array, unit: int = 0) -> Array:
-        """The addresses of texels, or of bytes ``x`` if a unit of 1 is given."""
+        """The addresses of texels; with ``unit=1``, of the bytes at x."""
         return (self.address + (z * self.height + y) * self.pitch + x * (unit or self.unit)).astype(np.uint64)
 
 
 @shortened
 @dataclass(frozen=True)
 class Texture:
-    """Texels, and the sampler by which they are read: address, filter and read modes."""
+    """Texels and a sampler: address, filter and read modes."""
 
     texels: Texels
     sampler: Sampler
@@ -76,7 +76,7 @@ class Texture:
 @shortened
 @dataclass(frozen=True)
 class Surface:
-    """Texels that are read and written by their place in bytes."""
+    """Texels that kernels read and write at byte offsets."""
 
     texels: Texels
 

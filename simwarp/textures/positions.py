@@ -1,4 +1,4 @@
-"""From coordinates of a texture to texels, and the weights of those that are mixed.
+"""From texture coordinates to texels, and the weights of the texels that a filter mixes.
 
 The CUDA C++ Programming Guide ("Texture Fetching") gives the formulas, with 8 bits of fraction. How a chip
 rounds on the way is measured (docs/textures.md): a normalised coordinate has 21 bits of fraction, a position
@@ -41,7 +41,7 @@ class Axis:
 
     @property
     def repeats(self) -> bool:
-        """True if texels follow again behind the last one; only behind normalised coordinates."""
+        """True if the texture repeats beyond its last texel, which needs normalised coordinates."""
         return self.normalized and self.mode in ("wrap", "mirror")
 
     @property
@@ -50,20 +50,20 @@ class Axis:
         return _BITS + (self.size > _LONG)
 
     def nearest(self, coordinate: Array) -> Array:
-        """The number of the texel at a coordinate, which may lie outside."""
+        """The number of the texel nearest to a coordinate; it may be outside the texture."""
         if not self.normalized:
             return _integers(np.floor(coordinate.astype(np.float64)))
         return self._fixed(coordinate) * self.size >> self.bits
 
     def between(self, coordinate: Array) -> tuple[Array, Array]:
-        """The numbers of the first of two texels to mix, and the weights of the second; none at an end."""
+        """The number of the first of two texels to mix, and the weight of the second; 0 at an end."""
         position = self.position(coordinate)
         if not self.repeats and self.mode != "border":
             position = np.clip(position, 0, (self.size - 1) * ONE)
         return position >> 8, position & (ONE - 1)
 
     def position(self, coordinate: Array) -> Array:
-        """The place of a coordinate between the middles of texels, in 1/256 of one."""
+        """The distance of a coordinate from the centre of texel 0, in 1/256 of a texel."""
         if not self.normalized:
             return _integers(np.floor(coordinate.astype(np.float64) * ONE + 0.5)) - _HALF
         half = 1 << (self.bits - 9)
@@ -79,7 +79,7 @@ class Axis:
         return np.clip(_integers(scaled), -(1 << self.bits), 2 << self.bits)
 
     def texel(self, number: Array) -> tuple[Array, Array]:
-        """The texel that a number maps to by the address mode, and whether it is inside (else the border)."""
+        """The texel for a number by the address mode, and whether it is inside (else the border colour)."""
         if self.repeats and self.mode == "wrap":
             return np.mod(number, self.size), np.ones(number.shape, np.bool_)
         if self.repeats:
@@ -97,11 +97,11 @@ def _integers(values: Array) -> Array:
 class Tap(NamedTuple):
     """One texel that each lane reads, with its weight in the filter."""
 
-    place: tuple[Array, Array, Array]  # (x, y, z)
-    weight: Array  # in 1/256
-    read: Array  # true also for a weight that was rounded to zero: a NaN shows it
-    inside: Array  # false where it has the border's colour
-    slice: int = 0  # 0 or 1: the square of a cube that it belongs to
+    place: tuple[Array, Array, Array]  # (x, y, z) of a texel
+    weight: Array  # weight of the texel, in 1/256
+    read: Array  # whether the texel is read; true also if its weight was rounded to zero: a NaN shows up
+    inside: Array  # false where the texel has the border's colour
+    slice: int = 0  # 0 or 1: the square of four texels that the texel belongs to, on a cube map
 
 
 def one_tap(axes: tuple[Axis, Axis, Axis], numbers: tuple[Array, Array, Array]) -> Tap:

@@ -1,4 +1,4 @@
-"""A read of a texture: which texels it takes, and the four values that it makes of them."""
+"""A read of a texture: the texels that it takes, and the four values that it returns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def footprint(texture: Texture, coordinates: Sequence[Array], layer: Array | Non
 
 
 def _filtered(texture: Texture) -> int:
-    """The dimensions along which texels are mixed; a row has a border above it, too."""
+    """The number of dimensions along which texels are mixed; a row also has a border above it."""
     geometry = texture.texels.geometry
     if geometry == "3d":
         return 3
@@ -47,7 +47,7 @@ def _filtered(texture: Texture) -> int:
 
 
 def fetched(texture: Texture, numbers: Sequence[Array], layer: Array | None = None) -> list[Tap]:
-    """The texel that each lane reads at integer coordinates; outside there is none, whatever the mode."""
+    """The texel that each lane reads at integer coordinates; outside, the border in every address mode."""
     places = [*numbers, *[np.zeros_like(numbers[0])] * (3 - len(numbers))]
     if layer is not None:
         places[2] = layer
@@ -91,7 +91,7 @@ def _nearest_layer(layer: Array, count: int) -> Array:
 
 
 def _on_face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
-    """The face of a cube that a direction meets (+x, -x, +y, -y, +z, -z), and the place on it, 0 … 1.
+    """The face of a cube that a direction hits (+x, -x, +y, -y, +z, -z), and the position on it, 0 … 1.
 
     A chip multiplies by an approximate reciprocal; here it is the nearest float.
     """
@@ -110,7 +110,7 @@ def _on_face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
 
 
 def values(texture: Texture, found: Sequence[Tap], texels: Sequence[Array], *, filtered: bool) -> list[Array]:
-    """The four 32-bit words of each lane, of one (channels, lanes) array per tap.
+    """The four 32-bit words of each lane, from one (channels, lanes) array of texels per tap.
 
     ``filtered``: the filter makes their mean. It changes a single texel, too: subnormal numbers, integers.
     """
@@ -122,7 +122,7 @@ def values(texture: Texture, found: Sequence[Tap], texels: Sequence[Array], *, f
 
 
 def component(texture: Texture, channel: int, found: Sequence[Tap], texels: Sequence[Array]) -> list[Array]:
-    """One channel of each of four texels, as 32-bit words, each as a filter of that texel alone gives it."""
+    """One channel of each of four texels, as the 32-bit word that filtering that texel alone gives."""
     pairs = zip(found, texels, strict=True)
     return [_mean(texture, [tap], [_channel(texture, channel, tap, texel)]) for tap, texel in pairs]
 
@@ -161,7 +161,7 @@ def _alone(texture: Texture, tap: Tap, given: Array) -> Array:
 
 
 def _mean(texture: Texture, found: Sequence[Tap], given: Sequence[Array]) -> Array:
-    """The filtered mean of one channel of the taps, as 32-bit words; integers stay as they are."""
+    """The filtered mean of one channel of the taps, as 32-bit words; integers are not filtered."""
     if not texture.is_float:
         return _words(texture, given[0])
     dtype, weights = texture.texels.dtype, np.array([tap.weight for tap in found])

@@ -1,4 +1,4 @@
-"""Binarized networks of PyTorch: layers of ±1 that train, and what `reference.bnn` runs made of them.
+"""Binarized networks in PyTorch: trainable layers of ±1, and their export to `reference.bnn`.
 
 It needs the extra "torch".
 """

@@ -12,7 +12,7 @@ from simwarp.torch.pytorch import torch
 
 
 def sum_over_ranks(logits: Any, *, group: Any = None) -> EnsembleAnswer:
-    """The ensemble of the networks that the processes of a group run on the same images.
+    """The ensemble of networks that the processes of a group ran on the same images.
 
     Every process calls it with the logits of its own network, and has the same answer: logits are gathered,
     and added in the order of ranks, so that sums are those of `reference.bnn.run_ensemble` to the bit. An
@@ -50,7 +50,7 @@ def sum_over_ranks(logits: Any, *, group: Any = None) -> EnsembleAnswer:
     own = torch.as_tensor(logits)
     if own.dtype != torch.float32:
         raise DtypeError(
-            f"logits are of {own.dtype}\nthose of a network are of float32\ngive them as they are"
+            f"logits are of {own.dtype}\na network's logits are of float32\ngive them without a conversion"
         )
     by_nccl = torch.distributed.get_backend(group) == "nccl"
     own = own.to("cuda" if by_nccl else "cpu").contiguous()
@@ -62,7 +62,7 @@ def sum_over_ranks(logits: Any, *, group: Any = None) -> EnsembleAnswer:
         said = ", ".join(str(tuple(sizes[:dimensions])) for dimensions, *sizes in found)
         raise ShapeError(
             f"the processes have logits of shapes {said}\n"
-            "logits are (images, classes), alike in all of them\n"
+            "logits are (images, classes), of the same shape on all processes\n"
             "give every process the same images, and a network of the same classes"
         )
     parts = [torch.empty_like(own) for _ in shapes]

@@ -99,7 +99,7 @@ def export(
 
 
 class _Walk:
-    """The values of a traced model's nodes, one after the other."""
+    """Converts a traced model node by node, and keeps the value of each."""
 
     def __init__(self, modules: dict[str, Any], builder: Builder, image: Image) -> None:
         self.modules = modules
@@ -118,7 +118,7 @@ class _Walk:
 
     def _placeholder(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if any(isinstance(value, Image) for value in self.values.values()):
-            raise ExportError("a second input\ngive the model one tensor of images")
+            raise ExportError("the model has a second input\ngive the model one tensor of images")
         return self.image
 
     def _output(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class _Walk:
         self.result = self.builder.logits(args[0])
 
     def _get_attr(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        raise ExportError("a parameter that is used outside of a layer\nuse a batch normalisation")
+        raise ExportError("a parameter is used outside of a layer\nuse a batch normalisation")
 
     def _call_module(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         module = self.modules[node.target]
@@ -138,10 +138,10 @@ class _Walk:
     def _start(self, module: Any, image: Any) -> Stream:
         """The stream after the module that encodes the network's input images."""
         if not isinstance(image, Image):
-            raise ExportError("it comes after another layer: apply it to the images themselves")
+            raise ExportError("this module must read the images themselves, not the result of a layer")
         given, step = IMAGES[type(module)](module, image.shape)
         if self.input is not None:
-            raise ExportError("a second use of the images\nlet the branches begin after one layer for images")
+            raise ExportError("the images are used twice\nlet the branches begin after one layer for images")
         self.input, self.first = given, Node(input_value(given))
         return Stream(self.first, step)
 
@@ -151,16 +151,16 @@ class _Walk:
             raise ExportError(advice_for(module))
         if isinstance(x, Image) and rule is not MODULES[torch.nn.Identity]:
             raise ExportError(
-                "it takes the images\n"
+                "the layer reads the images directly\n"
                 "begin the model with simwarp.torch.ImagePixels, ImageReals or ImageSigns"
             )
         if not isinstance(x, (Stream, Image)):
-            raise ExportError("it is given something other than one tensor")
+            raise ExportError("its input is not one tensor")
         return rule(self.builder, x, module)
 
     def _call_function(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not any(isinstance(x, (Stream, Image)) for x in (*args, *kwargs.values())):
-            return node.target(*args, **kwargs)  # of sizes
+            return node.target(*args, **kwargs)  # a computation with sizes
         return self._function(FUNCTIONS.get(node.target), args, kwargs)
 
     def _call_method(self, node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -173,14 +173,14 @@ class _Walk:
 
     def _function(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if rule is None:
-            raise ExportError("a function that networks of ±1 do not have\nuse modules of simwarp.torch")
+            raise ExportError("networks of ±1 do not have this function\nuse modules of simwarp.torch")
         if rule == "shape":
             return self._sizes(args[0])
         if not isinstance(rule, type):
             return rule(self.builder, *args, **kwargs)
         first, *others = args or (kwargs.pop("input"),)
         try:
-            module = rule(*others, **kwargs)  # which does the same
+            module = rule(*others, **kwargs)  # the module that does the same as the function
         except TypeError as error:
             raise ExportError(f"{error}\nuse torch.nn.{rule.__name__}") from None
         return self._apply(module, first)
@@ -192,7 +192,7 @@ class _Walk:
     def _view(self, x: Stream, shape: Any) -> Any:
         size = int(np.prod(x.shape))
         if list(shape) not in ([_BATCH, -1], [-1, size], [_BATCH, size]):
-            raise ExportError("a view other than (N, -1)\nuse torch.nn.Flatten")
+            raise ExportError("the shape of a view is not (N, -1)\nuse torch.nn.Flatten")
         return self._apply(torch.nn.Flatten(), x)
 
 

@@ -1,4 +1,4 @@
-"""The first layer of a model: images as the numbers that the exported network's input makes of them."""
+"""The first layer of a model: it converts images to the numbers that the exported network receives."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Sign(torch.nn.Module):
         self.gradient: Gradient = gradient
 
     def forward(self, x: Any) -> Any:
-        """The signs of a float tensor, ±1; the gradient passes by the layer's rule."""
+        """The signs of a float tensor, ±1; the backward pass uses the layer's gradient rule."""
         if not x.is_floating_point():
             raise DtypeError(
                 f"Sign takes floats, not {x.dtype}: begin the model with ImageSigns or ImagePixels"
@@ -104,8 +104,8 @@ class BinaryConv2d(torch.nn.Conv2d):
     ) -> None:
         if not is_integer(groups) or groups < 1 or in_channels % groups or out_channels % groups:
             raise SchemeError(
-                f"groups is {groups!r}, of {in_channels} channels and {out_channels} filters\n"
-                "each group has as many channels and filters as the others\n"
+                f"groups is {groups!r}, with {in_channels} channels and {out_channels} filters\n"
+                "groups must divide the number of channels and the number of filters\n"
                 "give a number that divides both"
             )
         if padding_value not in (0, -1, 1):

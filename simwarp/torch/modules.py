@@ -54,7 +54,7 @@ def _spread(vector: Any, size: int, dtype: Any) -> Any:
     """A vector with one number per channel, from one number or ``size`` of them."""
     numbers = vector.detach().cpu().numpy().reshape(-1)
     if len(numbers) not in (1, size):
-        raise ExportError(f"it has {len(numbers)} channels, and the images {size}")
+        raise ExportError(f"it has numbers for {len(numbers)} channels, and the images have {size}")
     return np.ascontiguousarray(np.broadcast_to(numbers, (size,)), dtype)
 
 
@@ -154,7 +154,7 @@ def _flatten(builder: Builder, x: Stream, module: Any) -> Stream:
 
 def _maximum(builder: Builder, x: Stream, module: Any) -> Stream:
     if _two(module.dilation) != (1, 1) or module.return_indices:
-        raise ExportError("a maximum with dilation, or one that gives indices\nuse neither")
+        raise ExportError("dilation and return_indices are not supported\nuse neither")
     pool, _ = _pool(x, module)
     return builder.maximum(x, pool)
 
@@ -164,14 +164,14 @@ def _average(builder: Builder, x: Stream, module: Any) -> Stream:
     padded = pool.padding != ((0, 0), (0, 0))
     if module.divisor_override is None and (overhang or (padded and not module.count_include_pad)):
         raise ExportError(
-            "its divisor is not the same everywhere\n"
+            "windows at the edge have a smaller divisor than others\n"
             "leave out ceil_mode and count_include_pad=False, or pass divisor_override"
         )
     return builder.average(x, pool, module.divisor_override or pool.window[0] * pool.window[1])
 
 
 def _pool(x: Stream, module: Any) -> tuple[Pool, bool]:
-    """The windows of a module, and whether one hangs over the padded image."""
+    """The windows of a pooling module, and whether one extends beyond the padded image."""
     window = _two(module.kernel_size)
     stride = window if module.stride is None else _two(module.stride)
     padding, over = list[tuple[int, int]](), list[bool]()
@@ -197,7 +197,7 @@ def _adaptive_maximum(builder: Builder, x: Stream, module: Any) -> Stream:
 
 
 def _adaptive(x: Stream, module: Any) -> Pool:
-    """The windows of a pool that is given the number of windows."""
+    """The windows of an adaptive pooling module, from the number of windows."""
     sizes = _pixels_of(x)
     counts = [size if n is None else n for n, size in zip(_two(module.output_size), sizes, strict=True)]
     if any(size % count for size, count in zip(sizes, counts, strict=True)):

@@ -110,7 +110,7 @@ def train(
 
 
 def predict(model: Any, images: Any, *, batch: int = 1024) -> Any:
-    """The classes of images, by a model in its state for evaluation.
+    """The classes of images, computed by a model in evaluation mode.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _save(path: Path | str | None, model: Any, optimiser: Any, settings: Any, hi
 
 
 def _resumed(path: Path | str | None, model: Any, optimiser: Any, settings: Any) -> list[Epoch]:
-    """Load a checkpoint, if there is one; returns the epochs trained before it."""
+    """Load a checkpoint if the file exists; return the epochs trained before it."""
     if path is None or not Path(path).exists():
         return []
     try:

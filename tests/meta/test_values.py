@@ -150,7 +150,9 @@ BITS = reference.pack(np.ones((2, 3)), layout="column")
     "call", [np.asarray, np.array, np.sum, np.stack, np.add], ids=lambda call: call.__name__
 )
 def test_packed_bits_are_not_numbers(call: Any) -> None:
-    with pytest.raises(DtypeError, match=r"^PackedBits of shape \(2, 3\) given(?s:.*)reference\.unpack"):
+    with pytest.raises(
+        DtypeError, match=r"^PackedBits of shape \(2, 3\) is used as an array(?s:.*)reference\.unpack"
+    ):
         call([BITS, BITS]) if call is np.stack else call(*[BITS] * getattr(call, "nin", 1))
 
 

@@ -91,7 +91,7 @@ def _columns(tensor: BCsf) -> Columns:
 
 
 def _work(tensor: BCsf, mode: int, setting: Setting) -> Work:
-    """The launch of algorithm 2, which gives each slice of bin b ``2**b`` warps."""
+    """The launch of algorithm 2, with ``2**b`` warps for each slice of bin b."""
     warps, total = _warps(tensor, setting)
     uppers = rows_of(tensor.uppers) if setting.order > 2 else []
     bins = np.zeros((), _BINS)
@@ -111,7 +111,7 @@ def _work(tensor: BCsf, mode: int, setting: Setting) -> Work:
 
 
 def groups_of_short(tensor: BCsf, lanes: int) -> int:
-    """Groups for each slice of bin 0: those of a warp, or one if these slices are very short.
+    """Groups of lanes per slice of bin 0: all of a warp, or one if these slices are very short.
 
     An upper bound of their nonzeros follows from the fewest that slices of the other bins have.
 

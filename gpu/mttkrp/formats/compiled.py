@@ -1,4 +1,4 @@
-"""Loops that Numba compiles at their first call, and threads to run them."""
+"""Loops that Numba compiles at their first call, and the threads that run them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_parts(n: int, work: Callable[[int, int], Result]) -> list[Result]:
-    """Call ``work(begin, end)`` on consecutive parts of n elements, one thread per part; its results.
+    """Call ``work(begin, end)`` on consecutive parts of n elements, one thread per part; return the results.
 
     There are as many parts as Numba has threads (``numba.set_num_threads``), or fewer for a small n.
 

@@ -26,17 +26,18 @@ Builder: TypeAlias = Callable[[Coo], SparseTensor]
 class Format:
     """A format of sparse tensors, its builders and its kernel."""
 
-    kind: type  # its dataclass in `reference.types`
+    kind: type  # the format's dataclass in `reference.types`
     columns: Callable[[Any], Columns]  # tensor on the host → coordinates (d, M), values
-    builders: Mapping[str, Builder] = field(default_factory=dict[str, Builder])  # by their names in `FORMATS`
-    # tensor on the device, mode, setting → launches; None without a kernel
+    # name in `FORMATS` → function that builds the format
+    builders: Mapping[str, Builder] = field(default_factory=dict[str, Builder])
+    # (tensor on the device, mode, setting) → launches; None if the format has no kernel
     work: Callable[[Any, int, Setting], Work] | None = None
-    source: str = ""  # file of the kernel
-    summary: str = ""  # the work of its groups or warps
-    # macros of this source alone, as `simwarp verify` compiles it
+    source: str = ""  # file name of the kernel
+    summary: str = ""  # the work of a group of threads or of a warp, for the docs
+    # macros that only this source needs, as `simwarp verify` compiles it
     macros: dict[str, str | int] = field(default_factory=dict[str, str | int])
-    is_for_one_mode: bool = False  # a tensor gives only the result of the first of its modes
-    # a tensor on the host → one of a format that has a kernel
+    is_for_one_mode: bool = False  # whether a tensor of the format gives only the result of its first mode
+    # tensor on the host → the same tensor in a format with a kernel
     for_kernels: Callable[[Any], Any] | None = None
 
 

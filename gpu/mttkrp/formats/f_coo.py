@@ -65,7 +65,7 @@ def _flagged(nonzeros: Nonzeros, partition: int) -> FCoo:
 
 
 def _flags(depths: Depths) -> Indices:
-    """A bit for each nonzero, 1 if it begins a row of the result, from the least significant place."""
+    """One bit per nonzero, 1 if the nonzero begins a row of the result, from the least significant bit."""
     words = np.zeros(-(-depths.size // FLAGS), "<u4")
     bits = np.packbits(depths == 0, bitorder="little")
     words.view(np.uint8)[: bits.size] = bits
@@ -78,7 +78,7 @@ def _columns(tensor: FCoo) -> Columns:
 
 
 def _work(tensor: FCoo, mode: int, setting: Setting) -> Work:
-    """The launch of the F-COO kernel, which stores rows, and adds to those at edges of partitions."""
+    """The launch of the F-COO kernel, which stores rows, and adds to rows at edges of partitions."""
     device, nonzeros = setting.device, tensor.values.shape[0]
     products = [_aligned(row, nonzeros, device) for row in rows_of(tensor.products)]
     values = _aligned(tensor.values.pointer, tensor.values.nbytes // 4, device)
@@ -108,7 +108,8 @@ def _slot_rows(tensor: FCoo) -> npt.NDArray[np.int64]:
     that begins in it and ends after it.
     """
     rows, first, flags = (x.download() for x in (tensor.rows, tensor.first, tensor.flags))
-    goes_on = flags[:: tensor.partition // FLAGS] & 1 == 0  # a partition's first segment begins before it
+    # whether the first segment of each partition begins in an earlier partition
+    goes_on = flags[:: tensor.partition // FLAGS] & 1 == 0
     slots: npt.NDArray[Any] = np.full((first.size, 2), -1, np.int64)
     slots[goes_on, 0] = rows[first[goes_on]]
     ends_later = np.append(goes_on[1:], False)

@@ -1,4 +1,4 @@
-"""Fibers along one mode, each with all its other indices; the kernels are in ``fibers.cu`` (MM-CSF, 5)."""
+"""Fibers along one mode, each with its indices in all other modes; its kernels are in ``fibers.cu``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENOUGH_GROUPS = 1 << 16
 
 
 def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
-    """Build a tensor of fibers along the last of ``modes``, sorted by the others.
+    """Build a tensor of fibers along the last of ``modes``, sorted by the other modes.
 
     ``modes`` are all modes; fibers longer than ``split`` nonzeros are cut. FormatError if coordinates occur
     twice; ShapeError for other modes, a ``split`` below 1 or dimensions above 2**32. Source: MM-CSF (SC'19),
@@ -54,7 +54,7 @@ def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
 
 
 def columns(tensor: Fibers) -> Columns:
-    """Coordinates and values of a tensor of fibers, in its own order.
+    """Coordinates and values of a tensor of fibers, in the order of the fibers.
 
     >>> columns(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
     [[0, 0, 1], [1, 2, 0]]
@@ -84,7 +84,7 @@ def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
 
 
 def run_of_group(fibers: int, nonzeros: int) -> int:
-    """The number of fibers that a group takes: fewer if fibers are long, or few.
+    """The number of fibers per group of lanes; smaller for long fibers, or few.
 
     It depends on the tensor alone, so that deterministic results are the same on every device.
 
@@ -107,7 +107,7 @@ def aligned(tensor: Any) -> dict[str, str | int]:
 
 
 def _emitted(rows: npt.NDArray[np.uint32], run: int) -> npt.NDArray[np.int64]:
-    """The row that the kernel writes at each fiber: where the row changes or a run ends, else -1."""
+    """For each fiber, the row that the kernel writes after it (the row changes or a run ends), else -1."""
     ends = np.append(rows[1:] != rows[:-1], True)
     ends[run - 1 :: run] = True
     return np.where(ends, rows.astype(np.int64), -1)

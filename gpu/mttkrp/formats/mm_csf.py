@@ -25,7 +25,7 @@ def mm_csf(
     lengths: Literal["dynamic", "static"] = "dynamic",
     directions: Sequence[int] | None = None,
 ) -> MmCsf:
-    """Build an MM-CSF tensor: fibers in several directions, with every nonzero in its longest one.
+    """Build an MM-CSF tensor: fibers in several directions, with every nonzero in its longest fiber.
 
     Nonzeros choose among the leaf modes ``directions`` (all if not given); of equally long fibers they take
     the one in the direction with fewer fibers, then the lower mode. With "dynamic" lengths they choose in
@@ -81,7 +81,7 @@ def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indice
 
 
 def _share_out(numbers: Any, lengths: Any, preferred: Any, dynamic: bool, homes: Any) -> None:
-    """Assign each nonzero to a direction (algorithm 5, lines 2 to 13), in order, as they interact."""
+    """Assign each nonzero to a direction (algorithm 5, lines 2 to 13), in order, as choices interact."""
     for z in range(homes.size):
         home = preferred[0]
         most = lengths[home, numbers[home, z]]

@@ -33,7 +33,7 @@ class Nonzeros:
 
 
 def nonzeros_of(coo: Coo) -> Nonzeros:
-    """The nonzeros of a Coo, sorted by mode 0, 1, …; refuses duplicate coordinates.
+    """The nonzeros of a Coo, sorted by mode 0, 1, …; raises for duplicate coordinates.
 
     DtypeError if ``coo`` is not a Coo; FormatError if its arrays lie on a device; ShapeError for dimensions
     above 2**32.
@@ -96,7 +96,7 @@ def per_mode(coo: Coo, build: Callable[[Nonzeros], Any]) -> PerMode:
 
 
 def _first_descent(coords: Indices) -> int:
-    """The first nonzero that does not follow its predecessor in lexicographic order; M without one."""
+    """The first nonzero that does not follow its predecessor in lexicographic order; M if there is none."""
     descents = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
     return next((z for z in descents if z), coords.shape[1])
 

@@ -1,4 +1,4 @@
-"""Runs of sorted nonzeros whose first indices are equal: their starts, and the run of each nonzero."""
+"""Runs of sorted nonzeros with equal first indices: the start of each run, and the run of each nonzero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Depths: TypeAlias = npt.NDArray[np.uint8]
 
 
 def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
-    """The depth of each nonzero: the first level at which it differs from its predecessor, d for duplicates.
+    """The depth of each nonzero: the first level where it differs from its predecessor, d for duplicates.
 
     ``modes`` has one mode for each level; ``order`` sorts the nonzeros lexicographically by them. The depth
     of the first nonzero is 0.

@@ -27,7 +27,8 @@ def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices |
     """
     if order is None:
         order = np.arange(coords.shape[1], dtype=np.uint32)
-    widest = min(WIDEST, max(8, order.size.bit_length()))  # not many more buckets than nonzeros
+    # the number of buckets stays near the number of nonzeros
+    widest = min(WIDEST, max(8, order.size.bit_length()))
     digits = -(-len(bits) // widest)
     bounds = [len(bits) * digit // digits for digit in range(digits + 1)] if digits else [0]
     for begin, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True):

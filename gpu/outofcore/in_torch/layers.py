@@ -1,4 +1,4 @@
-"""Converts layers of PyTorch to those of a `Network`; the error for one without a counterpart names it."""
+"""Conversion of PyTorch's layers to those of a `Network`; an error names a layer that has no counterpart."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class Place(NamedTuple):
 class Sequence:
     """The layers of a sequential torch model, converted for `gpu.outofcore`."""
 
-    layers: tuple[Layer, ...]  # the last one without its activation
-    places: tuple[Place, ...]  # their layers in torch; ``Flatten`` has none
-    is_flat: bool  # the result has two axes
-    activation: Callable[[Any], Any] | None  # of the last layer, computed by torch, which so has its gradient
+    layers: tuple[Layer, ...]  # the layers for `gpu.outofcore`, the last one without its activation
+    places: tuple[Place, ...]  # the corresponding layers in torch; ``Flatten`` has none
+    is_flat: bool  # whether the result has two axes
+    # activation of the last layer; torch computes it, and its gradient
+    activation: Callable[[Any], Any] | None
 
 
 def leaves(module: Any, name: str = "") -> Iterator[Place]:
@@ -68,12 +69,12 @@ def leaves(module: Any, name: str = "") -> Iterator[Place]:
 
 
 def is_sequential(module: Any) -> bool:
-    """True if a container calls one layer after the other."""
+    """True if a container calls its layers in sequence."""
     return cast("Any", type(module)).forward is nn.Sequential.forward
 
 
 def sequence_of(children: dict[str, Any], *, is_flat: bool | None = None) -> Sequence:
-    """The layers of a model; ``is_flat``: whether it reads rows, by default what its first layer reads."""
+    """The layers of a model; ``is_flat``: whether its input is rows (default: as the first layer reads)."""
     reader = _Reader(is_flat)
     for name, child in children.items():
         for place in leaves(child, name):
@@ -85,7 +86,7 @@ def sequence_of(children: dict[str, Any], *, is_flat: bool | None = None) -> Seq
 
 
 class _Reader:
-    """Reads layers one by one: those so far, and the places of those that compute something.
+    """Reads layers one by one, and keeps the converted ones and their places in the torch model.
 
     ``is_flat``: the next layer reads rows of numbers; None before the first one. ``pending`` is the type of
     the activation behind the last layer.
@@ -127,7 +128,8 @@ class _Reader:
         last = self.layers[self._last] if self.places else None
         if not isinstance(last, Conv | Dense | BatchNorm) or self.pending is not None:
             raise place.refused(
-                "an activation follows Conv2d, Linear or BatchNorm2d, one each", "put it directly behind one"
+                "an activation must follow Conv2d, Linear or BatchNorm2d, at most one each",
+                "put it directly behind one",
             )
         self.pending = kind
 
@@ -142,16 +144,18 @@ class _Reader:
 def _check_dropout(place: Place) -> None:
     if place.module.training and place.module.p:
         raise place.refused(
-            f"p is {place.module.p}, and nothing is dropped here", "set p=0, or call eval() of it"
+            f"p is {place.module.p}, and dropout is not supported", "set p=0, or call eval() of it"
         )
 
 
 def _misplaced(place: Place, needs_rows: bool) -> SchemeError:
     if needs_rows:
         return place.refused(
-            "it reads rows of numbers, and is given images", "put torch.nn.Flatten before it"
+            "it needs rows of numbers, but its input is images", "put torch.nn.Flatten before it"
         )
-    return place.refused("it reads images, and is given rows of numbers", "put it before torch.nn.Flatten")
+    return place.refused(
+        "it needs images, but its input is rows of numbers", "put it before torch.nn.Flatten"
+    )
 
 
 # ------------------------------------------------------------------------------------------------- layers
@@ -200,7 +204,7 @@ def _average_pool(place: Place) -> Layer:
     counts_pads = given.count_include_pad and any(map(any, padding))
     if given.ceil_mode or given.divisor_override is not None or counts_pads:
         raise place.refused(
-            "sums are divided by the pixels inside, and ceil_mode=False",
+            "supported are count_include_pad=False, no divisor_override and ceil_mode=False",
             "pass count_include_pad=False, no divisor_override, and padding for ceil_mode",
         )
     return AveragePool(_two(given.kernel_size), _two(given.stride), padding)
@@ -212,7 +216,9 @@ def _norm(place: Place) -> Layer:
 
 def _flatten(place: Place) -> Layer:
     if place.module.start_dim != 1 or place.module.end_dim not in (-1, 3):
-        raise place.refused("it makes one row of each image", "pass start_dim=1 and end_dim=-1")
+        raise place.refused(
+            "supported is a Flatten that makes one row of each image", "pass start_dim=1 and end_dim=-1"
+        )
     return Flatten()
 
 
@@ -241,7 +247,7 @@ def _pads(value: Any) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def tensors_of(sequence: Sequence, network: Network) -> dict[str, Any]:
-    """The tensor of each parameter of a network, checked; None of a bias, or a norm, that has none."""
+    """The torch tensor of each parameter of a network, checked; None for a missing bias or norm."""
     found: dict[str, Any] = {}
     for place, stage in zip(sequence.places, network.stages, strict=True):
         for name, shape in stage.parameters.items():

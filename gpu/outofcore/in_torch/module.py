@@ -27,7 +27,7 @@ def outofcore(
     device: Machine | None = None,
     options: TrainingOptions | None = None,
 ) -> OutOfCore:
-    """Wrap a sequential model so that its passes run in pieces, on a device that need not hold them.
+    """Wrap a sequential model so that its passes run in pieces; the data need not fit on the device.
 
     The model is trained by torch's autograd and optimizers, its loss is any that torch computes. Activations
     go to the host's memory and back as `Trainer` moves them.
@@ -108,7 +108,7 @@ class OutOfCore(torch.nn.Module):
             raise SchemeError(
                 f"the model is a {type(module).__name__}\ntorch.nn.Sequential is needed\nput layers into one"
             )
-        list(leaves(module))  # its hooks, too
+        list(leaves(module))  # raises for a layer with hooks
         for name, child in module._modules.items():
             self.add_module(name, child)
         sequence_of(self._modules)
@@ -127,7 +127,7 @@ class OutOfCore(torch.nn.Module):
         self.close()
 
     def close(self) -> None:
-        """Free all memory, also that which a backward pass needs; a later forward pass takes it anew."""
+        """Free all memory, even what a pending backward pass needs; the next forward pass allocates it."""
         if self._passes is not None:
             self._passes.close()
             self._passes = None
@@ -172,7 +172,7 @@ class OutOfCore(torch.nn.Module):
         return y if sequence.activation is None else sequence.activation(y)
 
     def _described(self, shape: tuple[int, ...], *, image_gradient: bool) -> tuple[Sequence, Network]:
-        """The model as it is now, for images of a shape."""
+        """Convert the model in its current state, for images of a shape."""
         if len(shape) not in (2, 4) or not shape[0]:
             raise ShapeError(
                 f"the images have shape {shape}\n(N, C, H, W) or (N, F) is needed, and one image or more\n"
@@ -192,7 +192,7 @@ class OutOfCore(torch.nn.Module):
         return plan
 
     def _opened(self, network: Network, batch: int) -> Passes:
-        """The passes of a network and a batch; those of others are closed."""
+        """The passes for a network and batch size; passes for others are closed."""
         if self._passes is not None and (self._passes.plan.network, self._passes.plan.batch) != (
             network,
             batch,
@@ -230,10 +230,11 @@ class _Run:
         return torch.from_numpy(self._done.result).to(x.device)
 
     def backward(self, gradient: Any, needed: tuple[bool, ...]) -> tuple[Any, ...]:
-        """The gradients by the images and by the parameters, those that are needed."""
+        """The gradients with respect to the images and parameters; None for those not needed."""
         if self._running:
             raise SchemeError(
-                "a forward pass by running means has no backward pass\nonly that by the batch's has one\n"
+                "a forward pass with running means has no backward pass\n"
+                "only one with the batch's means has\n"
                 "call train() before the forward pass"
             )
         gradients, images = self._passes.backward(self._done.number, _array(gradient))
@@ -255,7 +256,7 @@ class _InPieces(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:
-        """Compute the gradients by the images and the parameters."""
+        """Compute the gradients with respect to the images and the parameters."""
         if torch.is_grad_enabled():
             raise SchemeError(
                 "create_graph=True asks for gradients of gradients\nthe backward pass has no gradient\n"

@@ -21,14 +21,14 @@ def norms_of(sequence: Sequence, network: Network) -> dict[str, Place]:
 
 
 def running_of(norms: Mapping[str, Place]) -> dict[str, Pair] | None:
-    """The running means and variances; None if the layers normalize by those of the batch."""
+    """The running means and variances; None if the layers normalize by batch statistics."""
     by_batch = {name: _uses_batch(place.module) for name, place in norms.items()}
     if not norms or all(by_batch.values()):
         return None
     if any(by_batch.values()):
         place = next(norms[name] for name, is_so in by_batch.items() if not is_so)
         raise place.refused(
-            "it normalizes by running means, and others by those of the batch",
+            "it normalizes by running means, and other layers by means of the batch",
             "call train() or eval() for all of them",
         )
     return {
@@ -38,7 +38,7 @@ def running_of(norms: Mapping[str, Place]) -> dict[str, Pair] | None:
 
 
 def check_counts(norms: Mapping[str, Place], network: Network, batch: int) -> None:
-    """Raise ShapeError if a channel of a batch has one pixel, which has no variance."""
+    """Raise ShapeError if a channel has only one pixel in the batch, so that it has no variance."""
     for stage in network.stages:
         if stage.name in norms and batch * stage.shape[1] * stage.shape[2] == 1:
             raise ShapeError(
@@ -48,7 +48,7 @@ def check_counts(norms: Mapping[str, Place], network: Network, batch: int) -> No
 
 
 def update(norms: Mapping[str, Place], moments: Mapping[str, Pair]) -> None:
-    """Add the moments of a batch to the running ones."""
+    """Update the running means and variances with the moments of a batch."""
     for name, place in norms.items():
         given = place.module
         if not (given.training and given.track_running_stats and given.running_mean is not None):

@@ -1,1 +1,1 @@
-"""Training of sequential networks whose activations a device does not hold."""
+"""Training of sequential networks whose activations do not fit on the device."""

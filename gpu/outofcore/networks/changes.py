@@ -29,15 +29,15 @@ Change: TypeAlias = tuple[int, Segment, tuple[tuple[Key, bool], ...]]
 class Trial(NamedTuple):
     """A training plan that the search evaluates, with its best cuts."""
 
-    plan: TrainingPlan  # its cuts are arbitrary
-    phases: list[Phase]  # all of the plan, with arbitrary cuts
+    plan: TrainingPlan  # the plan; its cuts are not used
+    phases: list[Phase]  # all phases of the plan, with arbitrary cuts
     lives: list[tuple[Life, ...]]  # `TrainingPlan.lives` of each segment
-    cuts: tuple[Cut, ...] = ()  # the best one of each phase
-    seconds: float = math.inf  # with these cuts
+    cuts: tuple[Cut, ...] = ()  # the best cut of each phase
+    seconds: float = math.inf  # predicted time with these cuts
 
     @property
     def enough(self) -> float:
-        """The predicted seconds below which another plan counts as an improvement."""
+        """The predicted time that another plan must beat to count as an improvement."""
         return self.seconds * (1 - LEAST_GAIN)
 
     def cut(self) -> TrainingPlan:
@@ -47,7 +47,7 @@ class Trial(NamedTuple):
             for index, segment in enumerate(self.plan.segments)
         ]
         last = segments[-1]
-        if not self.plan.goes_forward(last):  # the pieces of the logits are those of its only phase
+        if not self.plan.goes_forward(last):  # the last segment has one phase, whose pieces the logits share
             rows = self.plan.network.shape(last.last)[1]
             segments[-1] = replace(last, forward=Cut(last.backward.images, rows))
         known = {key for of in self.lives for key, _, _ in of}
@@ -66,7 +66,7 @@ class Improvement:
         self._most = ROUNDS[0]
 
     def best(self, plan: TrainingPlan) -> TrainingPlan:
-        """The best plan found from one on, which keeps nothing on the device."""
+        """The best plan reached from ``plan``, which keeps no tensors on the device."""
         start = self._packed(_as_trial(plan))
         if start is None:
             return plan
@@ -77,7 +77,7 @@ class Improvement:
         return min(trials, key=lambda trial: trial.seconds).cut()
 
     def _improved(self, trial: Trial, is_tried: Callable[[Change], bool] = lambda change: True) -> Trial:
-        """The plan after the best change of each round, as long as one helps."""
+        """Apply the best change of each round, as long as one improves the plan."""
         while True:
             enough, found = trial.enough, list[tuple[float, Change]]()
             for change in filter(is_tried, _changes(trial.plan)):
@@ -109,7 +109,7 @@ class Improvement:
         return trial
 
     def _improved_without(self, trial: Trial, key: Key) -> Trial | None:
-        """The plan after changes without a tensor on the device, and then with it allowed there again."""
+        """Improve the plan without a tensor on the device, then with that tensor allowed again."""
         at = next(index for index, of in enumerate(trial.lives) if key in (life[0] for life in of))
         other = self._tried(trial, (at, trial.plan.segments[at], ((key, False),)), math.inf)
         other = other and self._packed(other)
@@ -134,7 +134,7 @@ class Improvement:
         return None
 
     def _tried(self, trial: Trial, change: Change, enough: float) -> Trial | None:
-        """A plan with a change and its best cuts; None if it is impossible, does not fit or is too slow."""
+        """The plan after a change, with its best cuts; None if it is invalid, does not fit or is too slow."""
         at, segment, places = change
         old, keys = trial.plan, {key for key, _ in places}
         on_device = (old.on_device - keys) | {key for key, is_there in places if is_there}
@@ -153,12 +153,13 @@ class Improvement:
         return self._fitted(Trial(plan, phases, lives), enough)
 
     def _fitted(self, trial: Trial, enough: float, excess: int = 0) -> Trial | None:
-        """The best cuts for the places of a plan's tensors; None if none fits or all are too slow."""
+        """The best cuts for a plan's tensors on the device; None if none fits or all are too slow."""
         seconds, cuts, lives = 0.0, list[Cut](), self._lives(trial)
         free = self._free_bytes(trial, lives, excess)
         takes = {lives[key][0]: (key, other) for key, other in takers(lives, self._nbytes).items()}
         leads = dict.fromkeys(lives, 0)
-        for at in reversed(range(len(free))):  # a piece that is ahead in a phase needs memory in those before
+        # a piece that a phase prefetches needs memory in earlier phases
+        for at in reversed(range(len(free))):
             key, other = takes.get(at, (None, None))
             of_image = self._nbytes(key) // trial.plan.batch if key else 0
             best = self._cuts.best(trial.phases[at], free[at] + of_image * trial.plan.batch, of_image)
@@ -192,7 +193,7 @@ class Improvement:
 
 
 def _touched(plan: TrainingPlan, old: TrainingPlan, at: int, tensors: set[int]) -> Iterator[int]:
-    """The segments whose phases differ after a change of segment ``at`` and of the places of ``tensors``."""
+    """The segments whose phases change if segment ``at`` or the homes of ``tensors`` change."""
     below = 0
     for index, sources in enumerate(plan.sources):
         top = plan.top(index)
@@ -207,14 +208,14 @@ def _as_trial(plan: TrainingPlan) -> Trial:
 
 
 def _both(plan: TrainingPlan, index: int) -> tuple[Phase, Phase]:
-    """The forward and the backward phase of a segment; the backward one twice if there is no other."""
+    """The forward and backward phases of a segment; without a forward phase, the backward one twice."""
     backward = plan.phase(index, is_forward=False)
     goes_forward = plan.goes_forward(plan.segments[index])
     return plan.phase(index, is_forward=True) if goes_forward else backward, backward
 
 
 def _changes(plan: TrainingPlan) -> Iterator[Change]:
-    """All changes of one decision: keep a result or gradient on the device, on the host, or not at all."""
+    """All single changes: keep a result or gradient on the device, on the host, or not at all."""
     places = False, True
     for index, segment in enumerate(plan.segments):
         last, inner = segment.last, plan.inner(segment)
@@ -233,5 +234,5 @@ def _changes(plan: TrainingPlan) -> Iterator[Change]:
             yield index, replace(segment, kept=kept, result=result), where
         for above, is_there in product(plan.tops(index), places):
             old, new = Key("g", plan.top(index)), Key("g", above)
-            if not is_there or new not in plan.results:  # the host writes the last gradient
+            if not is_there or new not in plan.results:  # the host writes the gradient of the result
                 yield index, replace(segment, above=above), ((old, False), (new, is_there))

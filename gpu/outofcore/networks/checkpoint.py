@@ -35,7 +35,7 @@ _UNREADABLE = (
 class Checkpoint(NamedTuple):
     """The arrays and facts stored in a checkpoint file."""
 
-    training: Mapping[str, Any]  # network, batch, optimizer, seed
+    training: Mapping[str, Any]  # settings of the training: network, batch, optimizer, seed
     steps: int
     state: State
 

@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 def check_count(name: str, value: Any, least: int) -> int:
     """Check that an argument is an integer of at least ``least``, and return it."""
     if not is_integer(value) or value < least:
-        raise ShapeError(f"{name} is {value!r}\nit is at least {least}\ngive such an int")
+        raise ShapeError(f"{name} is {value!r}\nit must be at least {least}\ngive such an int")
     return int(value)
 
 
@@ -46,10 +46,12 @@ def labels_of(given: Any, count: int, classes: int) -> Array:
     if labels.dtype.kind not in "iu":
         raise DtypeError(f"labels are of {labels.dtype}\nintegers are needed\nconvert them")
     if labels.shape != (count,):
-        raise ShapeError(f"labels have shape {labels.shape}\none for each of {count} images\nreshape them")
+        raise ShapeError(
+            f"labels have shape {labels.shape}\none label for each of {count} images is needed\nreshape them"
+        )
     if not ((labels >= 0) & (labels < classes)).all():
         raise RangeError(
-            f"labels from {labels.min()} to {labels.max()}\nclasses are 0 to {classes - 1}\ncheck the labels"
+            f"labels are {labels.min()} to {labels.max()}\nclasses are 0 to {classes - 1}\ncheck the labels"
         )
     return labels
 
@@ -66,7 +68,8 @@ def parameters_of(given: Mapping[str, Any], network: Network) -> dict[str, Array
     for name, shape in network.parameters.items():
         if arrays[name].shape != shape or arrays[name].dtype != np.float32:
             raise ShapeError(
-                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}\nit is float32 of {shape}\n"
+                f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}\n"
+                f"it must be float32 of shape {shape}\n"
                 "convert it"
             )
     return arrays
@@ -87,7 +90,8 @@ def check_segments(plan: TrainingPlan, *, accumulation: bool) -> None:
     _check_places(plan)
     if plan.accumulates and not accumulation:
         raise SchemeError(
-            "accumulation=False with one segment\nit is gradient accumulation\ngive more segments"
+            "accumulation=False with one segment\none segment accumulates gradients over its pieces\n"
+            "give more segments"
         )
 
 
@@ -101,13 +105,17 @@ def _check_segment(network: Network, segment: Segment, inner: range) -> None:
         raise _refused(segment, "batch normalization begins a segment: it needs sums over the whole batch")
     strips = segment.forward.rows < network.shape(segment.last)[1]
     if strips and segment.forward.images > 1 and network.normalizes(segment.last + 1):
-        raise _refused(segment, "sums have one order only if pieces with some of the rows have one image")
+        raise _refused(
+            segment, "a piece that has only some rows must have one image, so that sums keep their order"
+        )
     target = network.shape(target_of(network, segment.first))[1]
     cuts_rows = segment.backward.rows < target or segment.forward.rows < network.shape(segment.last)[1]
     if cuts_rows and any(stage.kind == "dense" for stage in stages):
         raise _refused(segment, "a dense layer reads all rows")
     if segment.backward.rows < target and segment.backward.images > 1:
-        raise _refused(segment, "sums have one order only if pieces with some of the rows have one image")
+        raise _refused(
+            segment, "a piece that has only some rows must have one image, so that sums keep their order"
+        )
 
 
 def _check_passing(plan: TrainingPlan, index: int) -> None:
@@ -130,7 +138,8 @@ def _check_places(plan: TrainingPlan) -> None:
         )
     if any(phase.tensors.on_device and len(phase.strips) > 1 for phase in plan.phases):
         raise SchemeError(
-            "on_device has a tensor whose rows are cut\nit is whole on the device\nkeep it on the host"
+            "on_device names a tensor that is cut into strips of rows\na tensor on the device is whole\n"
+            "keep it on the host"
         )
 
 

@@ -20,11 +20,11 @@ class Cuts:
         self._found: dict[tuple[int, int, int], Timed | None] = {}
 
     def best(self, phase: Phase, limit: int, extra: int = 0) -> Timed | None:
-        """The fastest cut whose block fits in ``limit`` bytes, of rows only if whole images do not fit.
+        """The fastest cut whose block fits in ``limit`` bytes; rows are cut only if whole images do not fit.
 
         ``extra`` bytes are needed for each image of a piece beside the block.
         """
-        key = id(phase.shared), limit, extra  # plans keep their phases
+        key = id(phase.shared), limit, extra  # the plan keeps its phases alive, so the id stays unique
         if key not in self._found:
             cut = self._of_images(phase, limit, extra)
             self._found[key] = (
@@ -51,7 +51,7 @@ class Cuts:
             other = self._plan.recut(phase, cut)
             seconds = self._plan.phase_seconds(other)
             if best is not None and seconds > MUCH_WORSE * best[0]:
-                break  # still smaller pieces launch still more
+                break  # smaller pieces would need more launches
             is_better = best is None or seconds < best[0]
             if is_better and other.least_bytes <= limit and self._plan.block(other) <= limit:
                 best = seconds, cut

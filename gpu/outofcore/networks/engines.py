@@ -51,12 +51,12 @@ _OTHERS = {
 class Engines:
     """Options for the choice of convolution engines: workspace, transforms, TF32."""
 
-    need_memory: bool = False  # they need a workspace: on GPUs
-    transforms: bool = False  # Winograd and FFT are allowed on GPUs
-    tf32: bool = False  # operands are rounded to TF32
+    need_memory: bool = False  # whether engines need a workspace, as on GPUs
+    transforms: bool = False  # whether GPUs may use Winograd and FFT
+    tf32: bool = False  # whether operands are rounded to TF32
 
     def transform(self, stage: Stage) -> bool:
-        """True if GPUs may transform a stage's images; not for filters of one pixel, which gain nothing."""
+        """True if GPUs may transform a stage's images; filters of one pixel would gain nothing."""
         return self.transforms and not self.tf32 and math.prod(stage.filters[2:]) > 1
 
 
@@ -121,7 +121,7 @@ def workspace_bytes(phase: Phase, op: Op, engines: Engines) -> int:
 
 @dataclass(frozen=True)
 class StepRates(Rates):
-    """Rates of a step: those of routines that move memory, and of each stage with weights.
+    """The rates of a training step: of routines that move memory, and of each stage with weights.
 
     ``stages`` has kinds of routines, each with its fixed seconds and its operations per second.
     """
@@ -133,7 +133,7 @@ class StepRates(Rates):
         return dict(self.stages)
 
     def of(self, kind: str) -> tuple[float, float]:
-        """The seconds of a routine beside its operations, and operations per second."""
+        """The fixed seconds of a routine, and its operations per second."""
         return self._by_kind.get(kind) or super().of(kind)
 
 
@@ -145,7 +145,7 @@ def step_rates(
     found: dict[str, tuple[float, float]] = {}
     links = Rates(1e-5, 1e10, 1e-5, 1e10, 0.0, 1.0)
     for stage in (one for one in network.stages if one.has_weights):
-        # operations of one result
+        # operations of one element of the result
         each = stage.operations(1, 1) / (stage.shape[0] * stage.shape[2])
         for action in ROUTINES:
             links = measured_rates(machine, problem_of(stage, action, batch, engines), budget)
@@ -169,7 +169,7 @@ def step_rates(
 
 
 def kind_of(stage: Stage, action: str) -> str:
-    """The kind of a stage's routine, by which its rate is found."""
+    """The key of a stage's routine in a table of rates."""
     return f"{stage.name if stage.has_weights else stage.kind} {action}"
 
 

@@ -1,4 +1,4 @@
-"""Copies within the host's memory by several threads: one alone moves less than a device's link."""
+"""Copies within host memory by several threads: one thread is slower than a device's link."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ def write_array(target: npt.NDArray[Any], source: npt.ArrayLike) -> None:
         np.copyto(target[begin:end], from_there[begin:end], casting="unsafe")
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(write_part, ends[:-1], ends[1:]))  # raises what a thread did
+        list(pool.map(write_part, ends[:-1], ends[1:]))  # list() raises the exceptions of the threads

@@ -271,7 +271,7 @@ def update_of(tiles: tuple[Tile, Tile, Tile], sgd: SGD) -> Update:
 
 
 class _At:
-    """The tensors of a piece, with ``costs``, the routine's arguments for its rate."""
+    """The tensors of a piece; ``costs`` are the arguments for the routine's rate."""
 
     def __init__(self, space: Space, piece: Piece, number: int, costs: dict[str, Any]) -> None:
         self._space, self.piece, self._number, self.costs = space, piece, number, costs
@@ -290,7 +290,7 @@ class _At:
 
 
 def _as_read(stage: Stage, shape: Four) -> Four:
-    """The shape of images as a stage reads them: for a dense one, each number is a channel of one pixel."""
+    """The shape in which a stage reads images: a dense stage reads each number as a channel of one pixel."""
     return (shape[0], shape[1] * shape[2] * shape[3], 1, 1) if stage.kind == "dense" else shape
 
 

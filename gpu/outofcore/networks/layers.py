@@ -26,7 +26,7 @@ PerAxis: TypeAlias = int | tuple[int, int]
 @shortened
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with a bias, and an activation behind it.
+    """A convolution with a bias, followed by an activation.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class AveragePool:
 
 @dataclass(frozen=True)
 class Flatten:
-    """Images as rows of numbers, for `Dense`; nothing is moved.
+    """Reads images as rows of numbers, for `Dense`; moves no data.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Flatten:
 
 @dataclass(frozen=True)
 class Dense:
-    """A fully connected layer with a bias, and an activation behind it; it follows `Flatten` or `Dense`.
+    """A fully connected layer with a bias, followed by an activation; comes after `Flatten` or `Dense`.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Batch normalization over all images of a step, and an activation behind it.
+    """Batch normalization over all images of a step, followed by an activation.
 
     It is `reference.training.batch_norm`, over the whole batch whatever the pieces.
     `Trainer.logits` normalizes by running means of the batches' means and variances instead.
@@ -156,7 +156,7 @@ Layer: TypeAlias = Conv | MaxPool | AveragePool | BatchNorm | Flatten | Dense
 @shortened
 @dataclass(frozen=True)
 class Network:
-    """A sequential network; its loss is the cross-entropy of the softmax of its last layer's result.
+    """A sequential network; its loss is the softmax cross-entropy of the last layer's result.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class Network:
     loss : {"cross_entropy"}, optional
         None if gradients by the last layer's result come from elsewhere; `Trainer` needs one.
     image_gradient : bool
-        Whether a backward pass computes the gradient by the images, too; without a loss.
+        Whether a backward pass computes the gradient with respect to the images, too; without a loss.
 
     Raises
     ------
@@ -194,12 +194,14 @@ class Network:
             raise SchemeError("the network has no layers\nthere is nothing to compute\ngive one or more")
         if self.loss and self.image_gradient:
             raise SchemeError(
-                "image_gradient=True with a loss\na step does not give that gradient back\npass loss=None"
+                "image_gradient=True with a loss\n"
+                "a training step does not return the gradient of the images\npass loss=None"
             )
         if self.loss is None and self.stages[-1].activation:
             raise SchemeError(
                 "the last layer has an activation, and no loss follows\n"
-                "the gradient is given by what the activation reads\napply the activation to the result"
+                "the caller passes the gradient of the result before its activation\n"
+                "apply the activation to the result"
             )
         if self.loss and self.stages[-1].kind != "dense":
             raise SchemeError(
@@ -232,14 +234,14 @@ class Network:
 
     @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each weight and bias by its name."""
+        """Parameter name → shape, for each weight and bias."""
         return {
             f"{stage.name}.{name}": shape for stage in self.stages for name, shape in stage.parameters.items()
         }
 
     @property
     def running(self) -> dict[str, tuple[int, ...]]:
-        """The shape of the running means and variances of each `BatchNorm` by their name."""
+        """Name → shape of the running mean and variance of each `BatchNorm`."""
         norms = [stage for stage in self.stages if stage.kind == "batch_norm"]
         return {f"{stage.name}.running": (stage.shape[0],) for stage in norms}
 
@@ -248,20 +250,20 @@ class Network:
         return 1 <= number <= len(self.stages) and self.stages[number - 1].kind == "batch_norm"
 
     def pools_relu(self, tensor: int) -> bool:
-        """True if max pooling reads a result of relu, so that its gradient takes relu's with it."""
+        """True if a max pooling reads the result of relu, so that its gradient includes relu's."""
         stages = self.stages
         is_pooled = 1 <= tensor < len(stages) and stages[tensor].kind == "max_pool"
         return is_pooled and stages[tensor - 1].activation == "relu"
 
     @property
     def digest(self) -> str:
-        """A hash of the description, which checkpoints hold."""
+        """A hash of the network's description, for checkpoints."""
         layers = [{"layer": type(layer).__name__, **asdict(layer)} for layer in self.layers]
         text = json.dumps({"image": self.image, "layers": layers}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def shape(self, tensor: int) -> Shape:
-        """The shape of an image (0), or of the result of a stage for it."""
+        """The shape of a tensor for one image: 0 is the image, n the result of stage n."""
         return self.stages[tensor - 1].shape if tensor else self.image
 
     def initial(self, seed: int = 0) -> dict[str, npt.NDArray[np.float32]]:
@@ -284,14 +286,16 @@ def _stage(number: int, layer: Layer, shape: Shape, is_flat: bool) -> Stage:
     """The stage of a layer that reads images of a shape."""
     if isinstance(layer, Dense):
         if not is_flat:
-            raise SchemeError(f"layer {number}: Dense reads images\nit reads rows\nput Flatten before it")
+            raise SchemeError(
+                f"layer {number}: Dense follows a layer of images\nit needs rows\nput Flatten before it"
+            )
         size = math.prod(shape)
         return stage_of(
             number, "dense", (size, 1, 1), layer.outputs, 1, 1, "VALID", activation=layer.activation
         )
     if is_flat or isinstance(layer, Flatten):
         raise SchemeError(
-            f"layer {number}: {type(layer).__name__} behind Flatten\nit reads images\nput it before Flatten"
+            f"layer {number}: {type(layer).__name__} behind Flatten\nit needs images\nput it before Flatten"
         )
     if isinstance(layer, Conv):
         return stage_of(
@@ -341,7 +345,9 @@ class SGD:
         settings: Mapping[str, float] = asdict(self)
         for name, value in settings.items():
             if not (math.isfinite(value) and value >= 0):
-                raise SchemeError(f"{name} is {value}\nit is finite and at least 0\nchoose another one")
+                raise SchemeError(
+                    f"{name} is {value}\nit must be finite and at least 0\nchoose another value"
+                )
 
 
 def vgg16(classes: int = 1000, *, norm: bool = False) -> Network:

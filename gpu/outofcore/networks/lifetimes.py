@@ -1,4 +1,4 @@
-"""Blocks of memory with lifetimes, packed into one slab: those that live at the same time do not overlap."""
+"""Blocks of memory with lifetimes, packed into one slab: blocks that live at the same time do not overlap."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Packed(NamedTuple, Generic[K]):
 
 
 def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
-    """Put blocks, the largest first, where the first gap is between those that live at the same time.
+    """Place blocks, largest first, each in the first gap between blocks that live at the same time.
 
     Those that live all the time come before others, so that they have one gap between them and the end.
 
     >>> pack([Block("a", 256, 0, 1), Block("b", 512, 1, 2), Block("c", 256, 2, 3)])
     Packed(offsets={'b': 0, 'a': 512, 'c': 512}, nbytes=768)
     """
-    placed: list[tuple[int, Block[K]]] = []  # in the order of their starts
+    placed: list[tuple[int, Block[K]]] = []  # (start, block), ordered by start
     begin, end = (
         min((one.first for one in blocks), default=0),
         max((one.last for one in blocks), default=0),
@@ -54,7 +54,7 @@ def pack(blocks: Sequence[Block[K]]) -> Packed[K]:
 
 
 def _start(block: Block[K], near: Sequence[tuple[int, Block[K]]]) -> int:
-    """The least start of a block among those that live at the same time."""
+    """The lowest start for a block among the blocks that live at the same time."""
     for start, of in near:
         if block.key == of.takes or (block.takes is not None and block.takes == of.key):
             end = start + aligned(block.nbytes)

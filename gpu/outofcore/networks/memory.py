@@ -42,17 +42,17 @@ class Held(NamedTuple):
     width: int
 
     def tile(self, rows: range) -> Tile:
-        """Some of its rows as a tile: a column for each image and channel."""
+        """Rows of the tensor as a tile, one column for each image and channel."""
         start = self.offset + (rows.start - self.rows.start) * self.width * ITEM
         count, apart = len(rows) * self.width, len(self.rows) * self.width
         return Tile(self.memory, start, count, self.images * self.channels, apart, FLOAT)
 
     def column(self) -> Tile:
-        """All elements as a tile with one column."""
+        """All elements of the tensor as a tile with one column."""
         return _column(self.memory, self.offset, self.images * self.channels * len(self.rows) * self.width)
 
     def columns(self) -> Tile:
-        """Rows of one pixel as a tile: a column of channels for each image."""
+        """One-pixel images as a tile, one column of channels for each image."""
         return Tile(self.memory, self.offset, self.channels, self.images, self.channels, FLOAT)
 
     def shape(self, rows: range) -> tuple[int, int, int, int]:
@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 
 class Space:
-    """The device's memory in one phase; ``index`` is its block in the slab."""
+    """The device memory of one phase; ``index`` is the number of its block in the slab."""
 
     def __init__(self, plan: Planned, phase: Phase, index: int, memory: Memory) -> None:
         self._plan, self._phase, self._memory = plan, phase, memory
@@ -86,7 +86,7 @@ class Space:
             self._start = plan.device.offsets["parameters"]
 
     def buffer(self, key: Key, number: int) -> Buffer | None:
-        """The buffer of a key in a piece; None for a tensor that stays on the device."""
+        """The buffer of a tensor for a piece; None for a tensor that stays on the device."""
         return self._buffers[key, number % self._depths[key]] if key in self._depths else None
 
     def copied(self, key: Key, number: int) -> Buffer:
@@ -96,7 +96,7 @@ class Space:
         return buffer
 
     def tile(self, key: Key, piece: Piece, number: int, rows: range) -> Tile:
-        """Rows of a tensor, or the labels or the losses, of a piece."""
+        """A tile of a piece: rows of a tensor, the labels, or the losses."""
         if key.kind in "xg":
             return self.held(key, piece, number).tile(rows)
         count = len(piece.images)
@@ -104,7 +104,7 @@ class Space:
         return Tile(self._memory, self.copied(key, number).offset, count, 1, count, dtype)
 
     def held(self, key: Key, piece: Piece, number: int) -> Held:
-        """The part of a tensor that the device holds for a piece."""
+        """The part of a tensor that is on the device for a piece."""
         channels, height, width = self._plan.network.shape(key.tensor)
         images = len(piece.images)
         if (buffer := self.buffer(key, number)) is None:
@@ -115,7 +115,7 @@ class Space:
         return Held(self._memory, buffer.offset, images, channels, rows, width)
 
     def moments(self, stage: int) -> tuple[Tile, Tile, Tile, Tile]:
-        """Tiles of a batch normalization: sums, gradients by weight and bias, the weight before the step."""
+        """Tiles of a batch normalization: sums, gradients of weight and bias, the weight before the step."""
         channels = self._plan.network.shape(stage)[0]
         start = self._plan.device.offsets["moments"] + self._plan.moments[0][stage]
         sums, *others = (
@@ -125,7 +125,7 @@ class Space:
         return sums, others[0], others[1], others[2]
 
     def parameter(self, name: str) -> tuple[Tile, Tile, Tile]:
-        """A parameter, its velocity, and its gradient, which has two elements for each number."""
+        """Tiles of a parameter, its velocity, and its gradient, which has two elements per number."""
         one = self.parameters[name]
         offsets, sizes = (one.w, one.velocity, one.gradient), (one.elements, one.elements, 2 * one.elements)
         w, velocity, gradient = (
@@ -133,7 +133,7 @@ class Space:
             for offset, size in zip(offsets, sizes, strict=True)
         )
         number = self._norms.get(name.partition(".")[0])
-        if number is not None:  # its gradients are read in the next phase, too
+        if number is not None:  # the next phase reads the gradients, too
             gradient = self.moments(number)[1 if name.endswith(".w") else 2]
         return w, velocity, gradient
 
@@ -186,7 +186,7 @@ class HostMemory:
         return self._array(base + one.w, FLOAT, shape), self._array(base + one.velocity, FLOAT, shape)
 
     def gradient(self, name: str) -> Array:
-        """The gradient by a parameter, of double precision; without a loss, in the next state's memory."""
+        """A parameter's gradient in double precision; without a loss, in the next state's memory."""
         base = self._start + (self.current + 1) % 2 * self._size
         return self._array(base + _offsets(self.plan)[name].w, DOUBLE, self.plan.network.parameters[name])
 

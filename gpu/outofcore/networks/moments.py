@@ -27,7 +27,7 @@ def batch_moments(plan: TrainingPlan, host: HostMemory) -> Iterator[tuple[Stage,
 
 
 def put_moments(plan: TrainingPlan, host: HostMemory, running: Mapping[str, Pair]) -> None:
-    """Put the sums of a batch with the running means and variances where a forward pass loads them."""
+    """Write a batch's sums, computed from running means and variances, where a forward pass loads them."""
     for number, stage, count in _norms(plan):
         mean, variance = (one.astype(np.float64) for one in running[f"{stage.name}.running"])
         host.tensor(Key("moments", number))[...] = mean * count, (variance + mean * mean) * count

@@ -97,7 +97,7 @@ def queue_activation_gradient(queue: Queue, of: routines.ActivationGradient) -> 
 
 
 def _joined(tile: Tile, tiles: tuple[Tile, ...]) -> Tile:
-    """Join columns of a tile into longer ones, unless a tile has gaps, so that blocks have enough to do."""
+    """Join columns of a tile into longer ones, unless the tile has gaps, to give blocks enough work."""
     count = math.gcd(tile.columns, 4096)
     if any(one.stride != one.rows for one in tiles) or count * tile.rows >= _LARGEST:
         return tile
@@ -105,7 +105,7 @@ def _joined(tile: Tile, tiles: tuple[Tile, ...]) -> Tile:
 
 
 def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
-    """Queue the gradients by filters, in float32, and by the bias; both are added to sums."""
+    """Queue the gradients of the filters, in float32, and of the bias; both are added to sums."""
     weights, bias = of.writes
     terms, dy, engine = _terms(of)
     if dy is not of.reads[1]:
@@ -119,7 +119,7 @@ def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
 
 
 def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
-    """Choose the cuDNN engine that computes the gradient by filters."""
+    """Choose the cuDNN engine that computes the gradient with respect to filters."""
     choose_engine(queue, _terms(of)[2])
 
 
@@ -177,7 +177,7 @@ def queue_norm(queue: Queue, of: routines.Norm) -> None:
 
 
 def queue_norm_parameter_gradient(queue: Queue, of: routines.NormParameterGradient) -> None:
-    """Queue the gradients by the parameters of batch normalization."""
+    """Queue the gradients of batch normalization's parameters."""
     x, dy = (_planes(queue, tile, shape) for tile, shape in zip(of.reads[:2], of.shapes, strict=True))
     first, second, kept = (queue.address(tile) for tile in of.writes)
     arguments = *x, *dy, np.uint64(queue.address(of.reads[2])), _batch(of)
@@ -186,7 +186,7 @@ def queue_norm_parameter_gradient(queue: Queue, of: routines.NormParameterGradie
 
 
 def queue_norm_gradient(queue: Queue, of: routines.NormGradient) -> None:
-    """Queue the gradient by the input of batch normalization."""
+    """Queue the gradient with respect to the input of batch normalization."""
     tiles = zip((*of.reads[:2], *of.writes), of.shapes, strict=True)
     arrays = (one for tile, shape in tiles for one in _planes(queue, tile, shape))
     sums, *others = (np.uint64(queue.address(tile)) for tile in of.reads[2:])
@@ -242,7 +242,7 @@ def _planes(queue: Queue, tile: Tile, shape: tuple[int, int, int, int]) -> tuple
 
 
 def _over_pixels(queue: Queue, source: str, name: str, written: Tile, *args: Argument) -> None:
-    """Queue a kernel whose blocks share planes, and their pixels if there are many."""
+    """Queue a kernel whose blocks divide the planes, and if they are large their pixels."""
     grid, block = over_pixels(written.columns, written.rows)
     queue.launch(_source(source), name, grid, block, *args)
 

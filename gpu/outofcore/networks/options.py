@@ -66,4 +66,6 @@ class TrainingOptions:
         )
         check_option("math", self.math, ("fp32", "tf32"), "how products are computed")
         if not 1 <= self.depth <= DEEPEST:
-            raise SchemeError(f"depth is {self.depth}\nit is 1 to {DEEPEST}\nchoose one of them")
+            raise SchemeError(
+                f"depth is {self.depth}\nit must be 1 to {DEEPEST}\nchoose one of these numbers"
+            )

@@ -1,4 +1,4 @@
-"""The forward and the backward pass of a network without a loss, each by itself.
+"""Separate forward and backward passes of a network without a loss.
 
 What the backward pass needs stays in the slabs in between. So it belongs to the latest forward pass alone,
 and takes place once.
@@ -27,13 +27,13 @@ Array = npt.NDArray[Any]
 class Forward(NamedTuple):
     """The results of a network's forward pass."""
 
-    number: int  # of the pass, for its backward pass
+    number: int  # number of the pass, which its backward pass names
     result: Array  # (batch, channels, rows, columns) float32
-    moments: dict[str, Pair]  # batch normalization → mean and unbiased variance of the batch
+    moments: dict[str, Pair]  # batch normalization layer → mean and unbiased variance of the batch
 
 
 class Passes:
-    """The passes of a plan without a loss on a machine, which take its memory when they need it."""
+    """The passes of a plan without a loss on a machine; memory is allocated when needed."""
 
     def __init__(self, machine: Machine, plan: TrainingPlan) -> None:
         self.plan, self._slabs = plan, Slabs(machine, plan)
@@ -47,7 +47,7 @@ class Passes:
     def forward(
         self, x: Array, parameters: Mapping[str, Array], running: Mapping[str, Pair] | None = None
     ) -> Forward:
-        """Compute the last layer's result; with running means and variances, all normalize by them."""
+        """Compute the last layer's result; all layers normalize by ``running``, unless it is None."""
         self._pending = 0
         try:
             host = self._slabs.open(0, lambda _: None)
@@ -70,7 +70,7 @@ class Passes:
         return Forward(self._count, self._result(host), self._moments(host) if running is None else {})
 
     def backward(self, number: int, gradient: Array) -> tuple[dict[str, Array], Array | None]:
-        """Compute the gradients by parameters and by images, from that by the result of a forward pass."""
+        """Compute the gradients of parameters and images from the gradient of a forward pass's result."""
         host = self._slabs.host
         if host is None or number != self._pending:
             raise SchemeError(

@@ -27,8 +27,9 @@ T = TypeVar("T")
 class Key(NamedTuple):
     """The contents of a buffer.
 
-    Kinds: "x", an activation; "g", a gradient by it, behind its own activation function; "r", an activation
-    that a backward phase computes again for the next one; "moments", the sums of a batch normalization.
+    Kinds: "x", an activation; "g", a gradient with respect to it, behind its own activation function; "r", an
+    activation that a backward phase computes again for the next one; "moments", the sums of a batch
+    normalization.
     """
 
     kind: Literal["x", "g", "r", "labels", "loss", "moments"]
@@ -45,8 +46,8 @@ class Op(NamedTuple):
     """An operation on each piece; ``key`` is copied or computed, or for "filters" the gradient that is read.
 
     Actions: a copy to the device or to the host; a stage's result; sums for batch normalization, and the
-    gradient by its input; the gradients by a stage's parameters, and by its input; the gradient of an
-    activation function, in place; the loss with its gradient.
+    gradient with respect to its input; the gradients with respect to a stage's parameters, and to its input;
+    the gradient of an activation function, in place; the loss with its gradient.
     """
 
     action: Action
@@ -68,15 +69,15 @@ class Cut(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """The costs of a phase by the model; times in seconds."""
+    """The predicted costs of a phase; times in seconds."""
 
     pieces: int
     bytes_in: int
     bytes_out: int
-    into: float  # of all copies to the device
-    compute: float  # of all routines
-    out: float  # of all copies to the host
-    both: float  # of all copies in both directions at once
+    into: float  # seconds of all copies to the device
+    compute: float  # seconds of all routines
+    out: float  # seconds of all copies to the host
+    both: float  # seconds of all copies, with both directions at once
 
     def seconds(self, depth: int) -> float:
         """Predicted seconds; after the first piece, copies and routines overlap; with one buffer, never."""
@@ -88,23 +89,23 @@ class Costs(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work of a phase whose pieces have all images."""
+    """The work of a phase for pieces that have all images."""
 
-    loads: int  # copies of all strips
-    stores: int  # copies of all strips
+    loads: int  # number of copies to the device, over all strips
+    stores: int  # number of copies to the host, over all strips
     bytes_in: int
     bytes_out: int
-    routines: dict[str, tuple[int, int]]  # kind for rates → number in all strips, operations
+    routines: dict[str, tuple[int, int]]  # kind of routine, as in rates → count over all strips, operations
 
 
 class Tensors(NamedTuple):
-    """The tensors that a phase begins with and leaves behind."""
+    """The input tensors of a phase, and those that it leaves for later phases."""
 
-    kept: frozenset[int]  # activations: stored by a forward phase, may be loaded by a backward one
-    on_device: frozenset[Key]  # stays on the device for the whole batch
-    source: int  # the activation that a forward phase begins with
-    top: int = 0  # the first gradient of a backward phase, which it loads
-    below: int = 0  # the gradient that a backward phase stores
+    kept: frozenset[int]  # activations that the forward phase stores, and that the backward phase may load
+    on_device: frozenset[Key]  # tensors that stay on the device for the whole batch
+    source: int  # number of the activation that a forward phase begins with
+    top: int = 0  # number of the gradient that a backward phase loads first
+    below: int = 0  # number of the gradient that a backward phase stores
     # activations from the backward phase before, or stored for the next one
     again: frozenset[int] = frozenset()
 
@@ -123,12 +124,12 @@ class Phase:
     network: Network
     batch: int
     kind: Literal["forward", "backward"]
-    first: int  # stage of the segment
-    last: int  # stage of the segment
+    first: int  # first stage of the segment
+    last: int  # last stage of the segment
     cut: Cut
     depth: int  # buffers of each tensor that is copied
     tensors: Tensors
-    engines: Engines = SIMULATED  # for convolutions
+    engines: Engines = SIMULATED  # engines for convolutions
     shared: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False, compare=False)
     """Results shared by phases that differ only in their cut."""
 
@@ -162,7 +163,7 @@ class Phase:
         )
 
     def pieces(self) -> Iterator[Piece]:
-        """The pieces in order: image by image where rows are cut, so that sums have one order."""
+        """The pieces in order: one image at a time if rows are cut, so that sums have a fixed order."""
         strips = list(self.strips)
         for images in cut(self.batch, self.cut.images):
             for strip in strips:
@@ -170,7 +171,7 @@ class Phase:
 
     @cached_property
     def ops(self) -> tuple[Op, ...]:
-        """The operations on a piece, in order; strips without rows for one skip it."""
+        """The operations on a piece, in order; a strip skips operations for which it has no rows."""
         return self._once(
             "ops", lambda: tuple(self._forward() if self.kind == "forward" else self._backward())
         )
@@ -210,7 +211,7 @@ class Phase:
             yield from self._copies("store", Key("g", self.tensors.below))
 
     def _activation(self, gradient: Key) -> Iterator[Op]:
-        """The gradient of an activation function; that of max pooling takes relu's with it."""
+        """The gradient of an activation function; a following max pooling includes relu's."""
         tensor = gradient.tensor
         activation = self.network.stages[tensor - 1].activation if tensor else None
         if activation and not self.network.pools_relu(tensor):
@@ -249,7 +250,7 @@ class Phase:
         return (above, Key("x", key.tensor), key) if stage.kind == "max_pool" else (above, key)
 
     def rows(self, op: Op, strip: Strip) -> range:
-        """The rows of a strip that an operation works on; none if it is not needed."""
+        """The rows of a strip on which an operation works; empty if the strip skips it."""
         kind, tensor = op.key
         if op.action in ("filters", "moments") or (op.action == "store" and kind in "xg"):
             return strip.owned[tensor]
@@ -265,7 +266,7 @@ class Phase:
 
     @cached_property
     def buffers(self) -> Packed[tuple[Key, int]]:
-        """Offsets of buffers: several for a copied tensor; all others share memory where lifetimes allow."""
+        """Offsets of buffers: several for a copied tensor; other tensors share memory if lifetimes allow."""
         images = min(self.cut.images, self.batch)
         return pack(
             [
@@ -291,7 +292,7 @@ class Phase:
 
     @cached_property
     def _lives(self) -> tuple[tuple[Key, int, int, int, int], ...]:
-        """Each key with buffers: rows of a buffer, first and last operation that use it, their number."""
+        """For each buffered tensor: rows per buffer, first and last operation that use it, buffer count."""
         return self._once("lives", lambda: tuple(self._found_lives()))
 
     def _found_lives(self) -> Iterator[tuple[Key, int, int, int, int]]:
@@ -316,7 +317,7 @@ class Phase:
         return max((workspace_bytes(self, op, self.engines) for op in self.ops), default=0)
 
     def _held_rows(self, key: Key) -> Ranges | None:
-        """The rows that buffers hold; None of labels and losses, which have none."""
+        """The rows in the buffers of a tensor; None for labels and losses."""
         if key.kind == "x":
             return self.strips.held[key.tensor]
         return self.strips.gradients[key.tensor] if key.kind == "g" else None
@@ -333,11 +334,11 @@ class Phase:
         return float(self.nbytes(op.key, images, rows) // ITEM * (5 if op.action == "loss" else 2))
 
     def rate_kind(self, op: Op) -> str:
-        """The kind of an operation's routine, by which its rate is found."""
+        """The key of an operation's routine in a table of rates."""
         return kind_of(self.stage(op), op.action) if op.action in ROUTINES else op.action
 
     def stage(self, op: Op) -> Stage:
-        """The stage of an operation; for a gradient by a stage's input and for moments, the one behind."""
+        """The stage of an operation; for an input gradient or moments, the next stage."""
         return self.network.stages[op.key.tensor - (op.action in ("forward", "filters"))]
 
     def costs(self, rates: Rates, images: int | None = None) -> Costs:
@@ -380,7 +381,7 @@ class Phase:
         return int(np.count_nonzero(sizes)), int(sizes.sum())
 
     def worked_rows(self, op: Op) -> npt.NDArray[np.int64]:
-        """The rows of an operation in each strip, as `worked` counts them."""
+        """For each strip, the rows that `worked` returns for an operation."""
         kind, tensor = op.key
         if kind not in "xg":
             return np.ones(len(self.strips), np.int64)
@@ -393,7 +394,7 @@ class Phase:
         return of.sizes
 
     def worked(self, op: Op, strip: Strip) -> int:
-        """The rows by which a routine's operations are counted; for a gradient by an input, the result's."""
+        """The rows that count as an operation's work; for an input gradient, the rows of the result."""
         of = strip.gradients[op.key.tensor + 1] if op.action == "data" else self.rows(op, strip)
         return len(of)
 

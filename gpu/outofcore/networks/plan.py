@@ -1,4 +1,4 @@
-"""The plan of a step of training: segments, pieces, the place of each tensor, and all memory."""
+"""The plan of a training step: segments, pieces, the home of each tensor, and all memory."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TrainingPlan:
         return *self.phases[: count - 1], self.phase(count - 1, is_forward=True)
 
     def goes_forward(self, segment: Segment) -> bool:
-        """True if a segment has a forward phase in a step; the last one has none before a loss."""
+        """True if a segment has a forward phase; with a loss, the last segment has only a backward phase."""
         return self.network.loss is None or segment.last < len(self.network.stages)
 
     def phase(self, index: int, *, is_forward: bool) -> Phase:
@@ -203,7 +203,7 @@ class TrainingPlan:
         return after if segment.above is None else segment.above
 
     def tops(self, index: int) -> tuple[int, ...]:
-        """The gradients that a segment's backward phase may begin with: no stage between them has weights."""
+        """The gradients with which a segment's backward phase may begin: no weights are between them."""
         first = self.segments[index].last + self.network.normalizes(self.segments[index].last + 1)
         gradients = [first]
         for stage in self.network.stages[first : self.top(index + 1)]:
@@ -229,13 +229,13 @@ class TrainingPlan:
         return 2 * len(self.segments) - 1 - (self.network.loss is not None)
 
     def lifetimes(self) -> Iterator[Life]:
-        """The tensors that live from phase to phase, each with its first and its last phase."""
+        """Yield the tensors that live across phases, each with its first and its last phase."""
         every = (life for index in range(len(self.segments)) for life in self.lives(index))
         lifetime = merged([(Key("x", 0), 0, self.end), *every])
         yield from ((key, *life) for key, life in lifetime.items())
 
     def lives(self, index: int) -> Iterator[Life]:
-        """Lives that a segment needs, or the next one by what it keeps; a key may have several."""
+        """Yield lifetimes that a segment, or the next one by its kept tensors, changes; a key may repeat."""
         segment, backward = self.segments[index], self.end - index
         last, top = segment.last, self.top(index)
         if last == len(self.network.stages):
@@ -279,7 +279,7 @@ class TrainingPlan:
         return Packed({key: start + leads.get(key, 0) for key, start in offsets.items()}, nbytes)
 
     def _leads(self, lives: Mapping[Key, Sequence[int]], takes: Mapping[Key, Key]) -> dict[Any, int]:
-        """Bytes from a block's start to its tensor: the tensor that takes its place must be a piece ahead."""
+        """Offset of each tensor in its block; one that overwrites another must be a piece ahead of it."""
         leads = dict.fromkeys(lives, 0)
         for key in sorted(takes, key=lambda one: -lives[one][0]):
             images = min(self.phases[lives[key][0]].cut.images, self.batch)
@@ -296,14 +296,14 @@ class TrainingPlan:
 
     @property
     def results(self) -> tuple[Key, ...]:
-        """Tensors of the host beside images: the result, labels and loss or the last gradient, and others."""
+        """The host's tensors besides images: the result, labels, and loss or last gradient, and others."""
         last = len(self.network.stages)
         images = (Key("g", 0),) if self.network.image_gradient else ()
         return Key("x", last), *((LABELS, LOSS) if self.network.loss else (Key("g", last),)), *images
 
     @cached_property
     def moments(self) -> tuple[dict[int, int], int]:
-        """Offsets of the sums of each batch normalization, by its stage, and the bytes of all.
+        """Offsets of each batch normalization's sums, by stage, and the bytes of all of them.
 
         For each channel these are the sums of x and of its squares, the two gradients, and the weight before
         its update, all of double precision.
@@ -323,7 +323,7 @@ class TrainingPlan:
         return nbytes_of(self.network, key, self.batch, rows)
 
     def block(self, phase: Phase) -> int:
-        """The bytes of a phase's block: its parameters, if it loads them, its buffers, and its workspace."""
+        """The bytes of a phase's block: the parameters that it loads, its buffers, and its workspace."""
         return self.loaded(phase)[1] + phase.buffers.nbytes + phase.workspace
 
     def loaded(self, phase: Phase) -> tuple[dict[str, Parameter], int]:
@@ -339,7 +339,7 @@ class TrainingPlan:
         return self._names(range(phase.first, phase.last + 1))
 
     def names_again(self, phase: Phase) -> tuple[str, ...]:
-        """The names of parameters of other segments, whose results a phase computes again."""
+        """The names of other segments' parameters that a phase needs to recompute their results."""
         return self._names(stage for stage in phase.again_stages if not phase.first <= stage <= phase.last)
 
     def _names(self, numbers: Iterable[int]) -> tuple[str, ...]:
@@ -365,7 +365,7 @@ class TrainingPlan:
     def parameters(
         self, names: tuple[str, ...], parts: Parts = "all", start: int = 0
     ) -> tuple[dict[str, Parameter], int]:
-        """The parameters of a block, and the bytes of all; without a loss they have no velocities."""
+        """The named parameters in a block, and their bytes; without a loss they have no velocities."""
         blocks = dict[str, Parameter]()
         shapes = self.network.parameters | self.network.running
         for name in names:
@@ -396,7 +396,7 @@ class TrainingPlan:
 
     @cached_property
     def in_core_seconds(self) -> float:
-        """The seconds of a step's routines in one piece: the step on a device that holds everything."""
+        """The seconds of a step's routines in one piece, as if everything were on the device."""
         last, segments = len(self.network.stages), list[Segment]()
         ends = [number - 1 for number in self.moments[0]] + [last]
         for first, end in zip([1, *(one + 1 for one in ends)], ends, strict=False):
@@ -429,7 +429,7 @@ def merged(lives: Iterable[Life]) -> dict[Key, tuple[int, int]]:
 
 
 def takers(lives: Mapping[Key, tuple[int, int]], nbytes: Callable[[Key], int]) -> dict[Key, Key]:
-    """Tensors that overwrite, piece by piece, a no smaller one at its last use: {new: old}."""
+    """Tensors that overwrite another one, at least as large, piece by piece at its last use: {new: old}."""
     taken, ending = dict[Key, Key](), dict[int, list[Key]]()
     for key, (first, last) in lives.items():
         if first < last:

@@ -62,11 +62,11 @@ class Planned(Protocol):
         ...
 
     def names_again(self, phase: Phase) -> tuple[str, ...]:
-        """The names of parameters of other segments, whose results a phase computes again."""
+        """The names of other segments' parameters that a phase needs to recompute their results."""
         ...
 
     def parameters(
         self, names: tuple[str, ...], parts: Parts = "all", start: int = 0
     ) -> tuple[dict[str, Parameter], int]:
-        """The parameters of a block, and the bytes of all; without a loss they have no velocities."""
+        """The named parameters in a block, and their bytes; without a loss they have no velocities."""
         ...

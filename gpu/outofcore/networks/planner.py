@@ -36,7 +36,7 @@ def training_plan(
     options: TrainingOptions,
     engines: Engines,
 ) -> TrainingPlan:
-    """The plan of a step; LaunchError if none fits the budget."""
+    """The plan of a training step; LaunchError if none fits the budget."""
     base = TrainingPlan(network, batch, (), frozenset(), True, options.depth, budget, rates, engines)
     where = {"auto": (True, False), "device": (True,), "host": (False,)}[options.parameters]
     least = {
@@ -64,7 +64,7 @@ def _smallest(network: Network) -> tuple[Segment, ...]:
 
 
 class _Search:
-    """The search with parameters in one place, from a plan without segments."""
+    """Searches plans with the parameters in one home (device or host), beginning without segments."""
 
     def __init__(self, plan: TrainingPlan, accumulation: bool) -> None:
         self._plan, self._accumulation = plan, accumulation
@@ -96,13 +96,13 @@ class _Search:
     # ------------------------------------------------------------------------------------------ borders
 
     def _start(self, borders: Sequence[int], limit: int) -> TrainingPlan | None:
-        """The best segments between these borders, whose phases need no more than a limit."""
+        """The best segments between these borders whose phases fit in ``limit`` bytes."""
         best: dict[int, tuple[float, tuple[Segment, ...]]] = {0: (0.0, ())}
         for end, start in ((b, a) for b in borders for a in borders if a < b):
             if start not in best or (not self._accumulation and end - start == self._last):
                 continue
             if any(map(self._network.normalizes, range(start + 2, end + 1))):
-                continue  # it begins a segment
+                continue  # batch normalization must begin a segment
             found = self._segment(start + 1, end, limit)
             if found is not None:
                 seconds = best[start][0] + found[0]
@@ -144,7 +144,7 @@ class _Search:
         return replace(self._plan, segments=(*before, segment, *after)), len(before)
 
     def _keeping(self, segment: Segment, inner: frozenset[int]) -> frozenset[int]:
-        """The best activations to keep in a segment cut a little finer, by the best of single changes."""
+        """The best activations to keep in a segment cut slightly finer, found by single changes."""
         fine = replace(segment, forward=_finer(segment.forward), backward=_finer(segment.backward))
 
         def seconds(kept: frozenset[int]) -> float:

@@ -1,4 +1,4 @@
-"""A step without values: on the model's machine, and on a simulated one that has none."""
+"""A step without values: on the model's machine, and on a simulated one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.devices.timeline import Timeline
 
 
 def predict(plan: TrainingPlan, *, loads: bool = False) -> Timeline:
-    """The timeline of a step that the model predicts; ``loads``: resident parameters come first."""
+    """The predicted timeline of a step; with ``loads``, resident parameters are copied in first."""
     machine = ModelMachine(plan.rates)
     work = Work(machine, plan, Slab(plan.device.nbytes), HostMemory(plan, unbacked(host_bytes(plan))))
     for _ in work.step(SGD() if plan.network.loss else None, loads=loads):
@@ -41,5 +41,5 @@ def rehearse(plan: TrainingPlan, machine: Machine) -> float:
 
 
 def unbacked(nbytes: int) -> npt.NDArray[Any]:
-    """Bytes without memory, of which only addresses may be used."""
+    """An array of addresses without memory; its elements must not be accessed."""
     return as_strided(np.zeros(1, np.uint8), (nbytes,), (1,))

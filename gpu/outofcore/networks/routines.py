@@ -1,4 +1,4 @@
-"""The tile routines of training beside convolutions: each a `gpu.machine.Routine`.
+"""The tile routines of training other than convolutions: each is a `gpu.machine.Routine`.
 
 They compute with NumPy in double precision and round once. Sums over images go image by image and row by row,
 from whatever the accumulators hold: so no cut changes a bit.
@@ -35,16 +35,16 @@ class Routine:
     name: str
     reads: tuple[Tile, ...]
     writes: tuple[Tile, ...]
-    shapes: tuple[Shape, ...]  # (images, channels, rows, columns) of image tiles: reads, then writes
+    shapes: tuple[Shape, ...]  # shapes of image tiles, (images, channels, rows, columns): reads, then writes
     operations: float
-    # for rates: of the operation and its stage; "" for those that move memory
+    # key of the routine's rate: operation and stage; "" for routines that only move memory
     kind: str = field(default="", kw_only=True)
-    workspace: Tile | None = field(default=None, kw_only=True)  # for the computation, which GPUs use
+    workspace: Tile | None = field(default=None, kw_only=True)  # workspace of the computation on GPUs
 
 
 @dataclass(frozen=True)
 class StageRoutine(TileRoutine):
-    """The convolution of a stage, or its gradient of data; ``kind`` is as of `Routine`."""
+    """The convolution of a stage, or its data gradient; ``kind`` is as in `Routine`."""
 
     kind: str = ""
 
@@ -76,12 +76,12 @@ class Pool(Routine):
 
 @dataclass(frozen=True)
 class MaxPoolGradient(Routine):
-    """The gradient of max pooling, from its gradient and its images; the first of equal pixels gets it."""
+    """The gradient of max pooling, from its gradient and images; the first of equal pixels receives it."""
 
     stage: Stage
-    window: Window  # of the images that are read
-    skip: int  # their rows above those of the gradient that is written
-    of_relu: bool  # the images are results of relu, whose gradient follows
+    window: Window  # window of the images that are read
+    skip: int  # rows of the images above those of the gradient that is written
+    of_relu: bool  # whether relu made the images; the gradient then goes back through relu
 
     def queue_on(self, queue: Queue) -> None:
         """Queue the kernels for the max-pooling gradient on a GPU."""
@@ -108,7 +108,7 @@ class AveragePoolGradient(Routine):
     """The gradient of average pooling, from its gradient."""
 
     stage: Stage
-    window: Window  # of the gradient that is written
+    window: Window  # window of the gradient that is written
     outputs: range  # rows of the gradient that is read
 
     def queue_on(self, queue: Queue) -> None:
@@ -127,7 +127,7 @@ class AveragePoolGradient(Routine):
 
 @dataclass(frozen=True)
 class ActivationGradient(Routine):
-    """The gradient of an activation, in place, from its result."""
+    """The gradient of an activation, in place, from the activation's result."""
 
     activation: Activation
 
@@ -147,7 +147,7 @@ class ActivationGradient(Routine):
 
 @dataclass(frozen=True)
 class FilterGradient(Routine):
-    """The gradients by filters and bias, added to accumulators of double precision.
+    """The gradients of filters and bias, added to accumulators in double precision.
 
     The accumulators are tiles of float32 with two elements for each number, because the products are of
     float32, and a device's rate goes by the dtype that is written. ``starts``: these are the first terms.
@@ -164,7 +164,7 @@ class FilterGradient(Routine):
         on_cuda.queue_filter_gradient(queue, self)
 
     def prepare_on(self, queue: Queue) -> None:
-        """Choose the engine of cuDNN, by the time that it takes on these pieces."""
+        """Choose cuDNN's engine by its measured time on these pieces."""
         on_cuda.choose_filter_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
@@ -198,7 +198,7 @@ class FilterGradient(Routine):
 class Moments(Routine):
     """The sums of each channel's pixels and of their squares, added to accumulators of double precision."""
 
-    starts: bool  # these are the first terms
+    starts: bool  # whether these are the first terms of the sums
 
     def queue_on(self, queue: Queue) -> None:
         """Queue the kernels for the batch statistics on a GPU."""
@@ -215,10 +215,10 @@ class Moments(Routine):
 
 @dataclass(frozen=True)
 class Norm(Routine):
-    """Batch normalization, and the activation behind it."""
+    """Batch normalization, followed by an activation."""
 
     stage: Stage
-    count: int  # pixels of a channel in the whole batch
+    count: int  # pixels per channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
         """Queue the kernels for the batch normalization on a GPU."""
@@ -234,21 +234,21 @@ class Norm(Routine):
 
 @dataclass(frozen=True)
 class NormParameterGradient(Routine):
-    """The gradients by the parameters of batch normalization, added to accumulators of double precision.
+    """The gradients of batch normalization's parameters, added to accumulators in double precision.
 
     It keeps the weight, which is updated before `NormGradient` needs it.
     """
 
     stage: Stage
-    count: int  # pixels of a channel in the whole batch
-    starts: bool  # these are the first terms
+    count: int  # pixels per channel in the whole batch
+    starts: bool  # whether these are the first terms of the sums
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue the kernels for the gradients by scale and shift on a GPU."""
+        """Queue the kernels for the gradients with respect to scale and shift on a GPU."""
         on_cuda.queue_norm_parameter_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute the gradients by scale and shift on the host with NumPy."""
+        """Compute the gradients with respect to scale and shift on the host with NumPy."""
         x, dy = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes, strict=True))
         sums = [doubles(array) for array in writes]
         if self.starts:
@@ -261,17 +261,17 @@ class NormParameterGradient(Routine):
 
 @dataclass(frozen=True)
 class NormGradient(Routine):
-    """The gradient by the input of batch normalization, from sums over the whole batch."""
+    """The gradient with respect to the input of batch normalization, from sums over the whole batch."""
 
     stage: Stage
-    count: int  # pixels of a channel in the whole batch
+    count: int  # pixels per channel in the whole batch
 
     def queue_on(self, queue: Queue) -> None:
-        """Queue the kernels for the gradient by the images on a GPU."""
+        """Queue the kernels for the gradient with respect to the images on a GPU."""
         on_cuda.queue_norm_gradient(queue, self)
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
-        """Compute the gradient by the images on the host with NumPy."""
+        """Compute the gradient with respect to the images on the host with NumPy."""
         dy, x = (_images(array, shape) for array, shape in zip(reads[:2], self.shapes[:2], strict=True))
         weights, biases, gamma = (doubles(array)[:, None, None] for array in reads[3:])
         normal, factor = normalized(x, reads[2], self.count, self.stage.epsilon)
@@ -281,7 +281,7 @@ class NormGradient(Routine):
 
 @dataclass(frozen=True)
 class Loss(Routine):
-    """The cross-entropy of the softmax for each image, and its gradient by the logits of the whole batch."""
+    """The softmax cross-entropy of each image, and its gradient with respect to the whole batch's logits."""
 
     batch: int
 
@@ -323,7 +323,7 @@ class Update(Routine):
 
 
 def normalized(x: Array, moments: Array, count: int, epsilon: float) -> tuple[Double, Double]:
-    """Images normalized by the sums of the whole batch, and the factor, by which they are multiplied."""
+    """Images normalized by the sums of the whole batch, and the scale factor that was used."""
     sums, squares = doubles(moments).reshape(2, -1, 1, 1)
     mean = sums / count
     factor = 1 / np.sqrt(np.maximum(squares / count - mean * mean, 0.0) + epsilon)

@@ -1,4 +1,4 @@
-"""All memory of a plan: a slab of the device and a page-locked one of the host."""
+"""All memory of a plan: a slab on the device, and a page-locked slab on the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpu.outofcore.networks.work import Work
 
 
 class Slabs:
-    """The two slabs, taken and freed together; ``host`` is None before `open` and after `close`.
+    """The two slabs, allocated and freed together; ``host`` is None before `open` and after `close`.
 
     ``holds_parameters``: work has run, which loads resident parameters.
     """
@@ -29,10 +29,10 @@ class Slabs:
         self.holds_parameters = False
 
     def open(self, current: int, fill: Callable[[HostMemory], object]) -> HostMemory:
-        """The host's memory; if there is none, allocate both slabs after ``fill`` has written the state."""
+        """The host's memory; if there is none, let ``fill`` write the state, and allocate both slabs."""
         if self.host is None:
             slab = np.empty(host_bytes(self._plan), np.uint8)
-            write_array(slab, 0)  # memory that is there is page-locked faster
+            write_array(slab, 0)  # touched memory is page-locked faster
             host = HostMemory(self._plan, slab, current)
             fill(host)
             self._take(slab, host)
@@ -51,13 +51,13 @@ class Slabs:
             self.host = host
         except BaseException:
             for memory in self._machine.allocated(0):
-                if id(memory) not in known:  # Ctrl-C may come before it is noted
+                if id(memory) not in known:  # Ctrl-C may come before the memory is noted
                     self._device = memory
             self.close()
             raise
 
     def close(self) -> None:
-        """Free both slabs, if there are any; an interrupted call may be repeated."""
+        """Free both slabs, if allocated; a call that was interrupted may be repeated."""
         try:
             for memory in self._machine.allocated(0):
                 if memory is self._device:

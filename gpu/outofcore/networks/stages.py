@@ -22,15 +22,15 @@ Kind: TypeAlias = Literal["conv", "dense", "max_pool", "average_pool", "batch_no
 class Stage:
     """One layer of a network with its shapes and options."""
 
-    number: int  # from 1; its result is the tensor of that number, its input the one before
+    number: int  # number of the stage, from 1, and of its result; its input is the tensor before
     kind: Kind
-    reads: Shape  # (channels, rows, columns) of an image that it reads
-    shape: Shape  # (channels, rows, columns) of its result
-    plane: ConvShape  # its windows
+    reads: Shape  # (channels, rows, columns) of an image that the stage reads
+    shape: Shape  # (channels, rows, columns) of an image of the result
+    plane: ConvShape  # the stage's windows
     groups: int = 1
     activation: Activation | None = None
-    epsilon: float = 0.0  # of batch normalization
-    momentum: float = 0.0  # of batch normalization
+    epsilon: float = 0.0  # epsilon of batch normalization
+    momentum: float = 0.0  # momentum of batch normalization
 
     @property
     def name(self) -> str:
@@ -50,14 +50,14 @@ class Stage:
 
     @property
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of its weights and its bias, as users pass them."""
+        """The shapes of the stage's weights and bias, as users pass them."""
         bias = (self.shape[0],)
         if self.has_weights:
             return {"w": self.filters[:2] if self.kind == "dense" else self.filters, "bias": bias}
         return {"w": bias, "bias": bias} if self.kind == "batch_norm" else {}
 
     def window(self, rows: range, outputs: range) -> Window:
-        """The convolution of pieces with these rows of its input and of its result."""
+        """The convolution of pieces with these rows of the stage's input and result."""
         plane = self.plane
         return Window(
             (offset(plane, rows, outputs), plane.pad_left),
@@ -67,7 +67,7 @@ class Stage:
         )
 
     def operations(self, images: int, rows: int) -> float:
-        """Floating-point operations of so many rows of its result."""
+        """Floating-point operations for ``rows`` rows of the stage's result."""
         outputs = images * rows * self.shape[0] * self.shape[2]
         taps = self.plane.filter_height * self.plane.filter_width
         return float(outputs * taps * (2 * self.filters[1] if self.has_weights else 1))
@@ -78,7 +78,7 @@ def norm_of(number: int, shape: Shape, epsilon: Any, momentum: Any, activation: 
     if not (0 < epsilon < math.inf and 0 <= momentum <= 1):
         raise SchemeError(
             f"layer {number}, batch_norm: epsilon is {epsilon}, momentum {momentum}\n"
-            "epsilon is above 0, momentum from 0 to 1\nchoose others"
+            "epsilon must be above 0, momentum 0 to 1\nchoose other values"
         )
     stage = stage_of(number, "batch_norm", shape, shape[0], 1, 1, "VALID", activation=activation)
     return replace(stage, epsilon=float(epsilon), momentum=float(momentum))
@@ -103,11 +103,11 @@ def stage_of(
     rows, columns = cast("tuple[Any, Any]", window if isinstance(window, tuple | list) else (window, window))
     for name, size in (("filters", filters), ("window", rows), ("window", columns), ("groups", groups)):
         if not is_integer(size) or size < 1:
-            raise ShapeError(f"{place}: {name} is {size!r}\nit is at least 1\ngive a positive int")
+            raise ShapeError(f"{place}: {name} is {size!r}\nit must be at least 1\ngive a positive int")
     if reads[0] % groups or filters % groups:
         raise ShapeError(
             f"{place}: {reads[0]} channels and {filters} filters in {groups} groups\n"
-            "groups have equally many of both\nchoose another number of groups"
+            "groups must divide both numbers\nchoose another number of groups"
         )
     plane = conv_shape(
         (1, reads[1], reads[2], 1), (rows, columns, 1, 1), stride=stride, padding=padding, dilation=dilation

@@ -1,4 +1,4 @@
-"""Strips of rows through the layers of a segment: what each one computes, reads and owns.
+"""Strips of rows through the layers of a segment: the rows that each strip computes, reads and owns.
 
 A strip of a layer's result needs more rows of what the layer reads: the halo. Going through several layers it
 grows, and neighbouring strips compute its rows both. Each row is owned by one strip, which stores it and adds
@@ -40,11 +40,11 @@ class Ranges(NamedTuple):
 
 @dataclass(frozen=True)
 class Strip:
-    """The rows of each tensor in a piece, by tensor; a tensor that the piece does not need is left out."""
+    """The rows of each tensor that a piece needs, by tensor; other tensors are left out."""
 
-    held: Rows  # of activations
-    gradients: Rows  # of gradients
-    owned: Rows  # activations of a forward phase, gradients of a backward one; may be empty
+    held: Rows  # rows of activations on the device
+    gradients: Rows  # rows of gradients on the device
+    owned: Rows  # rows that only this strip computes: activations forward, gradients backward; may be empty
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Strips:
 
 
 def forward_strips(network: Network, first: int, last: int, rows: int) -> Strips:
-    """The strips of a forward pass through stages ``first`` to ``last``, by the rows of the last result.
+    """The strips of a forward pass through stages ``first`` to ``last``, by rows of the last result.
 
     ``first`` is the first stage that it computes, which may be of a segment before.
     """
@@ -85,10 +85,11 @@ def forward_strips(network: Network, first: int, last: int, rows: int) -> Strips
 def backward_strips(
     network: Network, first: int, last: int, top: int, rows: int, kept: Collection[int]
 ) -> Strips:
-    """The strips of a backward pass through stages ``last`` to ``first``, by the rows of its last gradient.
+    """The strips of a backward pass through stages ``last`` to ``first``, by rows of its last gradient.
 
-    That is the gradient by the first stage's input, or by its result if the former is not computed, as mostly
-    for the images. The first gradient is that of ``top``. Activations that are not kept are computed again.
+    That is the gradient with respect to the first stage's input, or by its result if the former is not
+    computed, as mostly for the images. The first gradient is that of ``top``. Activations that are not kept
+    are computed again.
     """
     target = target_of(network, first)
     of = {target: _cut(network.shape(target)[1], rows)}
@@ -106,8 +107,8 @@ def backward_strips(
 def target_of(network: Network, first: int) -> int:
     """The tensor of the last gradient that the backward pass of a segment computes.
 
-    The gradient by the input of batch normalization needs sums over the whole batch: the segment before has
-    it.
+    The gradient with respect to the input of batch normalization needs sums over the whole batch: the segment
+    before has it.
     """
     has_none = first == 1 and not network.image_gradient
     return first if has_none or network.normalizes(first) else first - 1
@@ -120,7 +121,7 @@ def _held(
     owned: Mapping[int, Ranges],
     kept: Collection[int],
 ) -> dict[int, Ranges]:
-    """The rows of activations that pieces of a backward pass need."""
+    """The rows of activations that the pieces of a backward pass need."""
     held, last, top = dict[int, Ranges](), segment[-1], max(gradients)
     if network.loss is not None and last == len(network.stages):
         held = {last: _whole(network.shape(last)[1], len(owned[last].starts))}
@@ -174,7 +175,7 @@ def _read(stage: Stage, outputs: Ranges, height: int) -> Ranges:
 
 
 def _written(stage: Stage, rows: Ranges, height: int) -> Ranges:
-    """The rows of a stage's result that need some rows of its input."""
+    """The rows of a stage's result that depend on these rows of its input."""
     if stage.kind == "dense" or len(rows.starts) == 1:
         return _whole(height, len(rows.starts))
     return _clipped(*output_bounds(stage.plane, *rows), height)
@@ -187,7 +188,7 @@ def _clipped(starts: Ints, stops: Ints, size: int) -> Ranges:
 
 
 def _hull(ranges: list[Ranges]) -> Ranges:
-    """The least range of each strip that holds all; an empty one starts at the end and stops at 0."""
+    """For each strip, the smallest range that contains all ranges; an empty one is marked by start > stop."""
     if len(ranges) == 1 or len(ranges[0].starts) == 1:
         return ranges[0]
     starts, stops = ranges[0]

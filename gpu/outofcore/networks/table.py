@@ -1,4 +1,4 @@
-"""A plan as a table: for each segment its phases, what they keep, their bytes and predicted times."""
+"""A plan as a table: for each segment its phases, kept tensors, bytes and predicted times."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class TrainingProgress:
 
 
 class Trainer:
-    """Training of a network whose activations need not fit the device.
+    """Trains a network whose activations need not fit on the device.
 
     All memory, one slab of the device and one page-locked slab of the host, is taken at the first step and
     given back by `close`, at the end of a ``with`` block, and whenever a step fails.
@@ -140,7 +140,9 @@ class Trainer:
         self._machine, self._sgd, self._seed = device, sgd or SGD(), check_count("seed", seed, 0)
         images = check_count("batch", batch, 1)
         if network.loss is None:
-            raise SchemeError("the network has no loss\na step begins its backward pass with it\ngive one")
+            raise SchemeError(
+                "the network has no loss\na training step begins its backward pass with the loss\ngive one"
+            )
         self._plan = planned(network, images, device, memory_budget, options or TrainingOptions())
         self._state: checkpoints.State = {}
         if parameters is not None:
@@ -168,14 +170,14 @@ class Trainer:
         self.close()
 
     def close(self) -> None:
-        """Give all memory back; a later step takes it anew."""
+        """Free all memory; a later step allocates it anew."""
         if self._slabs.host is not None:
             state = self._states()
             self._state = {name: (w.copy(), velocity.copy()) for name, (w, velocity) in state.items()}
         self._slabs.close()
 
     def _opened(self) -> HostMemory:
-        """The host's memory; slabs are taken if there are none."""
+        """The host's memory; allocates the slabs if there are none."""
         return self._slabs.open(self.steps % 2, self._fill)
 
     def _fill(self, host: HostMemory) -> None:
@@ -188,7 +190,8 @@ class Trainer:
         """Parameters and velocities before the next step."""
         host = self._slabs.host
         if host is None:
-            if not self._state:  # drawn when needed: a plan alone does not
+            # parameters are drawn when first needed: explaining a plan does not need them
+            if not self._state:
                 self._state = _at_rest(self._plan.network.initial(self._seed), self._plan.network)
             return self._state
         return {name: host.state(name) for name in self._shapes}
@@ -223,7 +226,7 @@ class Trainer:
         network, batch = self._plan.network, self._plan.batch
         x = images_of(x, network)
         if len(x) != batch:
-            raise ShapeError(f"{len(x)} images\na step has {batch}\ngive as many as the Trainer has")
+            raise ShapeError(f"{len(x)} images\na step of this Trainer takes {batch}\ngive as many")
         classes = labels_of(labels, batch, network.classes)
         try:
             host = self._opened()
@@ -250,7 +253,7 @@ class Trainer:
                 after[...] = (1 - stage.momentum) * before.astype(np.float64) + stage.momentum * new
 
     def _count(self, seconds: float, loads: bool) -> None:
-        """Set the statistics of a step; ``loads``: it loaded the resident parameters."""
+        """Set the statistics of a step; ``loads``: whether it loaded the resident parameters."""
         timeline = predict(self._plan, loads=True) if loads else self._plan.timeline
         self.statistics = Statistics(timeline.nbytes("in"), timeline.nbytes("out"), seconds, timeline.seconds)
 
@@ -296,7 +299,7 @@ class Trainer:
         progress: Callable[[TrainingProgress], object] | None = None,
         checkpoint: Path | str | None = None,
     ) -> list[float]:
-        """Train on images in an order that the seed draws anew for each epoch, from the steps done on.
+        """Train on images in an order drawn from the seed for each epoch, continuing after earlier steps.
 
         Parameters
         ----------
@@ -328,7 +331,9 @@ class Trainer:
         epochs = check_count("epochs", epochs, 0)
         each = len(x) // batch
         if not each:
-            raise ShapeError(f"{len(x)} images\na step has {batch}\ngive more images, or a smaller batch")
+            raise ShapeError(
+                f"{len(x)} images\na step of this Trainer takes {batch}\ngive more images, or a smaller batch"
+            )
         try:
             while self.steps < epochs * each:
                 epoch, index = divmod(self.steps, each)
@@ -357,7 +362,7 @@ class Trainer:
         checkpoints.save(path, checkpoints.Checkpoint(self._training, self.steps, self._states()))
 
     def load(self, path: Path | str) -> None:
-        """Go on from a checkpoint of the same network, batch, optimizer and seed, under any plan.
+        """Continue from a checkpoint of the same network, batch, optimizer and seed, under any plan.
 
         Raises
         ------
@@ -392,7 +397,7 @@ def _at_rest(parameters: Mapping[str, Array], network: Network) -> checkpoints.S
 def planned(
     network: Network, batch: int, device: Machine, memory_budget: int | None, options: TrainingOptions
 ) -> TrainingPlan:
-    """The plan of a step, or that of the segments that are given."""
+    """The plan of a training step; from the options' segments, if they have any."""
     budget, rates = budget_of(device, memory_budget), options.rates
     is_gpu = isinstance(device, CudaMachine)
     engines = Engines(is_gpu, is_gpu and options.transforms, options.math == "tf32")

@@ -109,7 +109,7 @@ class Work:
     def _compute(
         self, phase: Phase, space: Space, kernels: Kernels, op: Op, piece: Piece, number: int
     ) -> None:
-        """Queue a routine; it waits for copies of its operands, and of results that it overwrites."""
+        """Queue a routine behind copies of its operands, and behind uses of what it overwrites."""
         copied = [(key, found) for key in phase.uses(op) if (found := space.buffer(key, number))]
         for key, buffer in copied:
             self._wait(self._computes, buffer.filled)
@@ -161,7 +161,7 @@ class Work:
                 self._machine.copy_out(self._stores, tile, array.reshape(-1, 1))
 
     def _store_gradients(self, space: Space, names: Sequence[str]) -> None:
-        """Queue copies of the gradients by a segment's parameters to the host."""
+        """Queue copies of the gradients with respect to a segment's parameters to the host."""
         self._machine.wait(self._stores, self._machine.record(self._computes))
         for name in names:
             gradient = self._host.gradient(name).reshape(-1, 1).view(np.float32).reshape(-1, 1)
@@ -174,7 +174,7 @@ class Work:
         self._machine.copy_out(self._stores, space.moments(stage)[0], sums)
 
     def _load_moments(self, space: Space, stage: int) -> None:
-        """Queue the copy of sums, as running means give them, to the device."""
+        """Queue a copy of sums, computed from running means, to the device."""
         sums = self._host.tensor(Key("moments", stage)).view(np.float32).reshape(-1, 1)
         self._machine.copy_in(self._loads, sums, space.moments(stage)[0])
         self._machine.wait(self._computes, self._machine.record(self._loads))

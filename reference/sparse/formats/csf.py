@@ -67,7 +67,7 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
 
 
 def csf_all(coo: Coo) -> PerMode:
-    """Build CSF-ALL: for each mode the tree with that mode at the root, the others by ascending dimension.
+    """Build CSF-ALL: one tree per mode, with that mode at the root and the others by ascending dimension.
 
     Parameters
     ----------

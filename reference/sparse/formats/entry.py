@@ -26,14 +26,14 @@ WORD = 4
 class Format:
     """The registry entry of a sparse format; its functions take a tensor on the host."""
 
-    kind: type[SparseTensor]  # its dataclass in `reference.types`
+    kind: type[SparseTensor]  # the format's dataclass in `reference.types`
     # coordinates (order, M) and values, in any order
     coordinates: Callable[[Any], tuple[Coordinates, Coordinates]]
-    # of indices and pointers by the paper's formula; unused for a format of formats
+    # bytes of indices and pointers by the paper's formula; unused for a format that is made of others
     paper_bytes: Callable[[Any], int] = lambda tensor: 0
     builders: Mapping[str, Callable[[Coo], SparseTensor]] = field(
         default_factory=dict[str, Callable[[Coo], SparseTensor]]
-    )  # by the names under which formats are compared
+    )  # builders by the names that `simwarp tensor` compares
 
 
 def for_every_mode(coo: Coo, build: Callable[[tuple[int, ...]], Any]) -> PerMode:

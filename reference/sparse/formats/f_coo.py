@@ -98,7 +98,7 @@ def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
 
 
 def _segment_flags(segments: list[int], nonzeros: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """Words of 32 bits, bit ``z % 32`` of word ``z // 32`` set where a segment begins at nonzero z."""
+    """Words of 32 flags: bit ``z % 32`` of word ``z // 32`` is set if a segment begins at nonzero z."""
     words = [0] * -(-nonzeros // FLAGS)
     for z in segments:
         words[z // FLAGS] |= 1 << z % FLAGS

@@ -1,4 +1,4 @@
-"""Builder of fibers along one mode, each with all its other indices."""
+"""Builder of fibers along one mode, each with its indices in all other modes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def coordinates(part: Fibers) -> tuple[Coordinates, Coordinates]:
 
 
 def _paper_bytes(part: Fibers) -> int:
-    # A pointer and an index for each node from level 1 on, and the slice's index for each of level 1.
+    # Each node from level 1 on has a pointer and an index; each node of level 1 also has its slice's index.
     count = nodes(part.uppers)
     return WORD * (2 * sum(count[1:] or count) + sum(count[1:2]) + part.values.size)
 

@@ -120,7 +120,7 @@ def choose_directions(
 
 
 def _fiber(nonzero: tuple[int, ...], leaf: int) -> tuple[int, ...]:
-    """A key for the fiber through a nonzero in one direction: the leaf mode, and its other indices."""
+    """A key for the fiber through a nonzero along one mode: the leaf mode, and the other indices."""
     return (leaf, *nonzero[:leaf], *nonzero[leaf + 1 :])
 
 

@@ -1,1 +1,1 @@
-"""Copies that happen between their instruction and a wait: of threads, in bulk, and through tensor maps."""
+"""Asynchronous copies of threads, bulk copies and tensor copies, which end no later than their waits."""

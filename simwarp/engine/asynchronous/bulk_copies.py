@@ -54,7 +54,7 @@ def _refuse_without_cluster(chunk: Chunk, step: Step) -> None:
 def in_turn(
     chunk: Chunk, groups: Sequence[npt.NDArray[np.int64]] | None = None
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield groups of the executing lanes, by default each by itself, while only that group executes."""
+    """Yield groups of the executing lanes, by default one lane each; meanwhile only that group executes."""
     mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
     for lanes in np.flatnonzero(mask)[:, None] if groups is None else groups:
         some = np.zeros_like(mask)
@@ -65,7 +65,7 @@ def in_turn(
 
 
 def _together(chunk: Chunk, step: Step) -> list[npt.NDArray[np.int64]]:
-    """The executing lanes in groups: the lanes of a group make one transfer."""
+    """The executing lanes in groups; the lanes of a group issue one transfer."""
     lanes = np.flatnonzero(chunk.mask)
     if step.source is not None or step.base is None or step.barrier is None or step.barrier.base is None:
         return np.split(lanes, lanes.size)
@@ -90,7 +90,7 @@ def group(chunk: Chunk, step: Step) -> None:
 
 
 def _copied(chunk: Chunk, step: Step, lane: int) -> Iterator[Transfer]:
-    """The transfer of the executing lane's bulk copy; none if one of its addresses is bad."""
+    """The transfer of the executing lane's bulk copy; none if one of its addresses is invalid."""
     assert step.source is not None
     size = int(_of_lane(chunk, step.sources[0], lane))
     if size % _UNIT:
@@ -124,7 +124,7 @@ def _copied(chunk: Chunk, step: Step, lane: int) -> Iterator[Transfer]:
 
 
 def _stored(chunk: Chunk, step: Step) -> Iterator[Transfer]:
-    """The transfer of the executing lanes' ``st.async`` or ``red.async``; none if their addresses are bad."""
+    """The transfer of the executing lanes' ``st.async`` or ``red.async``; none if an address is invalid."""
     dtype, count = DTYPES[step.form.T], step.form.vector
     given = step.sources[0](chunk)
     for place in places(chunk, step, dtype.itemsize * count):
@@ -158,7 +158,7 @@ def _of_blocks(chunk: Chunk, step: Step, transfer: Transfer) -> Iterator[Transfe
 
 
 def multicast(chunk: Chunk, transfer: Transfer, ranks: int) -> Iterator[Transfer]:
-    """A transfer to each block of the cluster whose bit is set, at the same place of its shared memory."""
+    """A transfer to each block of the cluster whose bit is set, at the same offset in its shared memory."""
     blocks, stride = chunk.launch.blocks_per_cluster, np.uint64(chunk.shared_stride)
     if not 0 < ranks < 1 << blocks:
         fault = OutOfBounds(
@@ -178,7 +178,7 @@ def multicast(chunk: Chunk, transfer: Transfer, ranks: int) -> Iterator[Transfer
 
 
 def place_of(chunk: Chunk, step: Step, size: int, lane: int, verb: str, unit: int = _UNIT) -> Place | None:
-    """The place that a lane accesses, ``size`` bytes checked in units; None if its window ends before."""
+    """The memory that a lane accesses, ``size`` bytes checked in units; None if they exceed its window."""
     for place in places(chunk, step, size):
         at = of_lane(chunk, place.address, lane) + np.arange(0, size, unit, dtype=np.uint64)
         if at.size:

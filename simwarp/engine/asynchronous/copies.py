@@ -1,4 +1,4 @@
-"""Asynchronous copies from global to shared memory (PTX ISA 9.7.9.25.3): when they happen, and their check.
+"""Asynchronous copies from global to shared memory (PTX ISA 9.7.9.25.3): when they execute, and their checks.
 
 A copy happens at a moment between its issue and the end of a wait for its group: as late as possible under
 the schedule "lowest pc", at once under "stack", at random under "random". While it is in flight nothing may
@@ -142,7 +142,7 @@ class AsyncCopies:
     # ---- arrivals at an mbarrier -----------------------------------------------------------------------
 
     def arrive(self, chunk: Chunk, step: Step) -> None:
-        """Let the executing lanes arrive at an mbarrier when their copies so far have ended."""
+        """Make the executing lanes arrive at an mbarrier when their copies so far have ended."""
         mbarriers = chunk.mbarriers
         assert mbarriers is not None
         for place in places(chunk, step, 8):
@@ -157,7 +157,7 @@ class AsyncCopies:
         self._some_happen(chunk)
 
     def deliver(self, chunk: Chunk, address: int) -> None:
-        """Let the copies end that arrivals at an mbarrier wait for: a thread looks for the end of a phase."""
+        """Complete the copies that will arrive at an mbarrier, since a thread tests its phase."""
         for lanes, issued in self._arrivals.pop(address, []):
             time = 0
             for number, copy in list(self._copies.items()):
@@ -183,14 +183,14 @@ class AsyncCopies:
                 chunk.found(fault, lane)
 
     def finish(self, chunk: Chunk) -> None:
-        """Report copies that an mbarrier counts and that nobody waited for: the chunk has ended."""
+        """Report copies counted by an mbarrier that no thread has waited for: the chunk has ended."""
         for copy in self._copies.values():
             fault = _left(chunk, copy, copy.in_flight, "blocks exit without a wait for asynchronous copies")
             fault.place = fault.copy
             chunk.launch.found(fault)
 
     def _signalling(self, number: int) -> _Some:
-        """The lanes that arrive at an mbarrier when their copy of a number has ended."""
+        """The lanes whose copy with this number arrives at an mbarrier when it completes."""
         lanes = np.zeros(self._commits.size, np.bool_)
         for arrivals in self._arrivals.values():
             for arriving, issued in arrivals:
@@ -274,14 +274,14 @@ class AsyncCopies:
     # ---- moments -------------------------------------------------------------------------------------
 
     def _some_happen(self, chunk: Chunk) -> None:
-        """Let a random part of the pending copies happen, under the random schedule."""
+        """Execute a random part of the pending copies, under the random schedule."""
         if self._dice is not None:
             for copy in self._copies.values():
                 if copy.pending.any() and self._dice.below(2):
                     self._happen(chunk, copy, copy.pending & self._dice.some(copy.lanes.size))
 
     def _end(self, chunk: Chunk, number: int, copy: _Copy, ended: _Some, agent: Agent | None = None) -> int:
-        """End the copies of some lanes: those still pending happen now; returns the time, for an agent."""
+        """Complete the copies of some lanes, executing those still pending; return the time, for an agent."""
         which = np.flatnonzero(ended)
         time = self._order(chunk, copy, which, agent)
         self._happen(chunk, copy, copy.pending & ended)
@@ -294,7 +294,7 @@ class AsyncCopies:
         return time
 
     def _order(self, chunk: Chunk, copy: _Copy, which: npt.NDArray[np.intp], agent: Agent | None) -> int:
-        """Show the race detector the copies' accesses at the wait; if an mbarrier waits, as an agent's."""
+        """Report the copies' accesses to the race detector at the wait, or for an mbarrier as an agent's."""
         races, time = chunk.launch.races, 0
         if races is None:
             return time
@@ -316,7 +316,7 @@ class AsyncCopies:
         return time
 
     def _happen(self, chunk: Chunk, copy: _Copy, which: _Some) -> None:
-        """Move the bytes of pending copies: those of ``copy`` that the mask ``which`` selects."""
+        """Move the bytes of the pending copies of ``copy`` that the mask ``which`` selects."""
         now = np.flatnonzero(which)
         if not now.size:
             return
@@ -332,7 +332,7 @@ class AsyncCopies:
         copy.pending = copy.pending & ~which
 
     def _read(self, chunk: Chunk, copy: _Copy, which: npt.NDArray[np.intp]) -> tuple[Any, Any]:
-        """The data of some copies, zeros filled in, and their unwritten bits, byte by byte, or None."""
+        """The data of some copies, filled up with zeros, and their unwritten bits byte by byte, or None."""
         assert copy.step.source is not None
         memory, unit = chunk.launch.reach[copy.step.source.number], np.dtype(f"V{copy.size}")
         sources, counts = copy.sources[which], copy.counts[which]
@@ -373,7 +373,7 @@ def group(chunk: Chunk, step: Step) -> None:
 
 
 def _left(chunk: Chunk, copy: _Copy, left: _Some, what: str) -> CopyInFlight:
-    """The `CopyInFlight` fault of copies that a kernel leaves in flight; it names the first one's issuer."""
+    """The `CopyInFlight` fault of copies unfinished at the kernel's end, at the first one's issuer."""
     count, place = int(np.count_nonzero(left)), chunk.place_of(int(copy.threads[left][0]), copy.step)
     fault = CopyInFlight(what, "", "wait for all copies before the end of the kernel")
     fault.note("the first one was issued here by", place)
@@ -401,7 +401,7 @@ def _counts(chunk: Chunk, step: Step, size: int) -> npt.NDArray[np.int64]:
 
 
 def _pieces(mask: Mask, counts: npt.NDArray[np.int64], size: int) -> Iterator[tuple[int, int, Mask]]:
-    """The accesses to check: width, offset and lanes; whole copies at once, the others byte by byte."""
+    """The accesses to check: (width, offset, lanes), whole for full copies, byte by byte for shorter ones."""
     whole = mask & (counts == size)
     if whole.any():
         yield size, 0, whole
@@ -438,12 +438,12 @@ def _of_lanes(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
 
 
 def _whole_lanes(chunk: Chunk, lanes: _Lanes) -> _Lanes:
-    """Lanes of a chunk or of a part of it, numbered through the whole chunk."""
+    """Convert lane numbers of a part of a chunk to lane numbers of the whole chunk."""
     return chunk.warp[lanes // WARP_SIZE, 0] * WARP_SIZE + lanes % WARP_SIZE
 
 
 def _lanes_in(chunk: Chunk, lanes: _Lanes) -> _Lanes:
-    """Lanes of the whole chunk, numbered through this part of it."""
+    """Convert lane numbers of the whole chunk to lane numbers of this part of it."""
     return np.searchsorted(chunk.warp[:, 0], lanes // WARP_SIZE) * WARP_SIZE + lanes % WARP_SIZE
 
 

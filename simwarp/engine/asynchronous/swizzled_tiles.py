@@ -56,39 +56,40 @@ class SwizzledTiles:
         """Forget the swizzle of bytes that an ordinary instruction wrote."""
         self._spans[self._units(addresses)] = _UNKNOWN
 
-    def check(self, chunk: Chunk, at: Any, found: Descriptors, warps: Any, name: str) -> None:
+    def check(self, chunk: Chunk, at: Any, descriptors: Descriptors, warps: Any, name: str) -> None:
         """Report matrices whose descriptor does not fit the tile that a tensor map filled.
 
         Parameters
         ----------
         at : (n, …) uint64
             The addresses of the 16 bytes of each warpgroup's matrix.
-        found : Descriptors
+        descriptors : Descriptors
             Of the n warpgroups.
         warps : (n, 4) int
         """
         units = self._units(at).reshape(len(warps), -1)
         filled = self._spans[units]
-        wrong = (filled != _UNKNOWN) & (filled != found.span.astype(np.int16)[:, None])
+        wrong = (filled != _UNKNOWN) & (filled != descriptors.span.astype(np.int16)[:, None])
         if wrong.any():
             which = int(wrong.any(axis=1).argmax())
             one = int(wrong[which].argmax())
             fault = WrongDescriptor(
                 f"the descriptor of {name} has another swizzle than the tensor map that filled the tile",
-                f"descriptor {int(found.span[which])} bytes, tensor map {int(filled[which, one])} bytes: "
+                f"descriptor {int(descriptors.span[which])} bytes, tensor map {int(filled[which, one])} "
+                "bytes: "
                 f"{self._filled_by(units[which, one])}",
                 "give the tensor map and the descriptor the same swizzle",
             )
             self._report(fault, chunk, at[which].reshape(-1)[one], int(np.count_nonzero(wrong)), warps[which])
             return
-        first, row = units[:, 0], _row_of(found.start, found.span)
-        apart = (filled[:, 0] > 0) & (found.base == 0) & (row != self._rows[first])
+        first, row = units[:, 0], _row_of(descriptors.start, descriptors.span)
+        apart = (filled[:, 0] > 0) & (descriptors.base == 0) & (row != self._rows[first])
         if apart.any():
             which = int(apart.argmax())
             fault = WrongDescriptor(
                 f"the descriptor of {name} begins in another row of the swizzle's pattern than its tile",
                 f"descriptor row {int(row[which])}, tile row {int(self._rows[first[which]])} of 8, "
-                f"swizzle {int(found.span[which])} bytes: {self._filled_by(first[which])}",
+                f"swizzle {int(descriptors.span[which])} bytes: {self._filled_by(first[which])}",
                 "move along k within the first row of the tile, and along m or n by multiples of 8 rows",
             )
             self._report(fault, chunk, at[which].reshape(-1)[0], int(np.count_nonzero(apart)), warps[which])

@@ -55,7 +55,7 @@ def copy(chunk: Chunk, step: Step) -> None:
 
 
 def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
-    """The transfer of the executing lane; None if its map, coordinates or addresses are bad."""
+    """The transfer of the executing lane; None if its map, coordinates or addresses are invalid."""
     assert step.source is not None
     loads = step.barrier is not None
     tensor = tensor_maps.read(chunk, step.source if loads else step, lane)
@@ -64,15 +64,15 @@ def _transfer(chunk: Chunk, step: Step, lane: int) -> Transfer | None:
     try:
         units = _units(chunk, step, tensor, lane)
     except KernelFault:
-        raise  # a coordinate in an unwritten register
+        raise  # a coordinate register was never written
     except SimwarpError as error:
         tensor_maps.refuse(chunk, lane, error)
         return None
     inside, memory = units.inside, chunk.launch.memory
-    found = _tile(chunk, step if loads else step.source, tensor, units, lane)
-    if found is None:
+    target = _tile(chunk, step if loads else step.source, tensor, units, lane)
+    if target is None:
         return None
-    shared, tile = found
+    shared, tile = target
     outer = units.addresses[inside]
     if memory.updatable(outer, units.width) is None:
         verbs = ("read",) if loads else ("read", "write") if step.kind.updates else ("write",)
@@ -161,7 +161,7 @@ def _fill(tensor: TensorMap, width: int) -> Any:
 
 
 def _check_exact(chunk: Chunk, tensor: TensorMap, memory: Memory, units: Units, lane: int) -> None:
-    """Report elements that a map's data type cannot hold, whose conversion by a chip is not documented."""
+    """Report elements that the map's data type cannot represent: the chip's conversion is not documented."""
     if tensor.data_type in ("tfloat32", *(name for name in DATA_TYPES if name not in _PLAIN)):
         at = units.addresses[units.inside]
         words = memory.read(at, np.dtype(f"V{units.width}")).view(np.uint8)

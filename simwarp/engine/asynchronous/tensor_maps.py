@@ -1,4 +1,4 @@
-"""Tensor maps in memory: read by copies, changed by instructions, and the fences between the two.
+"""Tensor maps in memory: reads by copies, changes by instructions, and the fences between the two.
 
 Copies read a map by the tensormap proxy. What changed the map, they see only behind a release by the block
 that changed it and an acquire of its address by the block that copies (PTX ISA 9.0, sections 9.7.13.4 and
@@ -36,7 +36,7 @@ _FENCES = "execute fence.proxy.tensormap::generic.release after the change, and 
 
 @dataclass
 class _Change:
-    """A change of a map: by whom, whether it was released, and the blocks that acquired it since."""
+    """A change of a tensor map: its thread, whether it was released, and the blocks that acquired it."""
 
     block: int
     step: Step
@@ -59,13 +59,13 @@ class ChangedMaps:
         self._changes[address] = _Change(_block(chunk, lane), step, _thread(chunk, lane), released)
 
     def release(self, chunk: Chunk) -> None:
-        """Mark as released the map changes that threads of the executing blocks made."""
+        """Release the map changes that threads of the executing blocks made."""
         blocks = set(chunk.block[chunk.mask.any(axis=1), 0].tolist())
         for change in self._changes.values():
             change.released |= change.block in blocks
 
     def acquire(self, chunk: Chunk, address: int, lane: int) -> None:
-        """Let a lane's block see a map as it was released."""
+        """Make the released changes of a map visible to a lane's block."""
         change, block = self._changes.get(address), _block(chunk, lane)
         if change is not None and change.released:
             change.acquired.add(block)
@@ -93,7 +93,7 @@ class ChangedMaps:
 
 
 def read(chunk: Chunk, access: Step, lane: int) -> TensorMap | None:
-    """The tensor map at a lane's address, checked; None if the bytes there are not a valid map."""
+    """The tensor map at a lane's address; None, after a fault, if the bytes there are not a valid map."""
     assert access.base is not None
     address = int(of_lane(chunk, access.base(chunk), lane))
     space = NAMES.get(address >> 40, "global")
@@ -126,7 +126,7 @@ def read(chunk: Chunk, access: Step, lane: int) -> TensorMap | None:
 
 
 def execute(chunk: Chunk, step: Step) -> None:
-    """Replace a field of maps, or order their changes before copies, one lane after the other."""
+    """Execute ``tensormap.replace``, or a fence that orders changes of maps before copies, lane by lane."""
     if step.base is None:
         chunk.launch.changed_maps.release(chunk)
         return

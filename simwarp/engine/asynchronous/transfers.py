@@ -1,4 +1,4 @@
-"""Operations of the asynchronous proxy on memory: bulk copies and reductions, and when they happen.
+"""Operations of the asynchronous proxy: bulk copies and reductions, and the times when they execute.
 
 A transfer happens at a moment between its issue and the end of a wait for it: as late as possible under the
 schedule "lowest pc", at once under "stack", at random under "random". An mbarrier counts its bytes, or the
@@ -91,7 +91,7 @@ class Transfer:
 
     @property
     def counts_in(self) -> int | None:
-        """The phase of the mbarrier that counts it, if one does."""
+        """The phase of the mbarrier that counts the transfer's bytes; None if there is none."""
         return None if self.barrier is None else self.phase
 
     @property
@@ -101,7 +101,7 @@ class Transfer:
 
 
 class Transfers:
-    """The transfers of a chunk that nobody has waited for yet."""
+    """The transfers of a chunk that no thread has waited for yet."""
 
     def __init__(self, chunk: Chunk) -> None:
         launch = chunk.launch
@@ -198,7 +198,7 @@ class Transfers:
             transfer.time = races.issue(access, _agent(transfer, "bulk"), transfer.counts_in)
 
     def _written_by_another(self, transfer: Transfer, data: npt.NDArray[Any]) -> bool:
-        """Whether a pending transfer writes the same bits to the same place: the two do not race."""
+        """Whether a pending transfer writes the same bits to the same address: then the two do not race."""
         return any(
             other.pending
             and other.combine is None
@@ -246,7 +246,7 @@ class Transfers:
         self.some_happen(chunk)
 
     def wait(self, chunk: Chunk, pending: int, reads_only: bool) -> None:
-        """Let all bulk groups of the executing threads end, or end reading, except the latest ``pending``."""
+        """Complete the executing threads' bulk groups, or only their reads, except the latest ``pending``."""
         self.some_happen(chunk)
         lanes = {int(chunk.thread.reshape(-1)[lane]): lane for lane in np.flatnonzero(chunk.mask).tolist()}
         left: list[Transfer] = []
@@ -271,12 +271,12 @@ class Transfers:
             chunk.launch.races.retire(chunk, np.array([lane]), _agent(transfer, word), transfer.time)
 
     def deliver(self, chunk: Chunk, barrier: int) -> None:
-        """Let all transfers happen that an mbarrier counts: a thread looks whether a phase is complete."""
+        """Execute all transfers that an mbarrier counts, since a thread tests its phase."""
         for transfer in self._counted.get(barrier, ()):
             self._happen(chunk, transfer)
 
     def waited(self, chunk: Chunk, barrier: int, phase: int) -> None:
-        """Forget the transfers that a phase counted, which a thread found complete."""
+        """Forget the transfers of a phase that a thread observed as complete."""
         if barrier in self._counted:
             for transfer in self._counted[barrier]:
                 if transfer.phase <= phase and not transfer.pending:
@@ -284,7 +284,7 @@ class Transfers:
             self._counted[barrier] = [t for t in self._counted[barrier] if t.phase > phase or t.pending]
 
     def uncounted(self, barrier: int, phase: int) -> list[Transfer]:
-        """The transfers that a phase of an mbarrier counts and that have yet to happen."""
+        """The pending transfers whose bytes count in a phase of an mbarrier."""
         return [t for t in self._counted.get(barrier, ()) if t.phase <= phase and t.pending]
 
     def leave(self, chunk: Chunk, mask: Mask) -> None:
@@ -327,7 +327,7 @@ class Transfers:
     # ---- moments -----------------------------------------------------------------------------------
 
     def some_happen(self, chunk: Chunk) -> None:
-        """Let a random part of the pending transfers happen, under the random schedule."""
+        """Execute a random part of the pending transfers, under the random schedule."""
         if self._dice is not None:
             for transfer in self._all():
                 if transfer.pending and self._dice.below(2):
@@ -349,7 +349,7 @@ class Transfers:
         return [*self._grouped, *(one for counted in self._counted.values() for one in counted)]
 
     def _happen(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Move the bytes of a pending transfer, and count them."""
+        """Move the bytes of a pending transfer, and count them at its mbarrier."""
         if not transfer.pending:
             return
         transfer.pending = False
@@ -404,5 +404,5 @@ class Transfers:
 
 
 def _agent(transfer: Transfer, word: str) -> Agent:
-    """The agent of a transfer for the race detector: its mbarrier, or ``word`` and the issuing thread."""
+    """The agent of a transfer in the race detector: its mbarrier, or ``word`` and the issuing thread."""
     return (word, transfer.thread) if transfer.barrier is None else ("mbarrier", transfer.barrier)

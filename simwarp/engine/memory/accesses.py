@@ -66,7 +66,7 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
 
 
 def store(chunk: Chunk, step: Step) -> None:
-    """Execute a store; of lanes that share an address, the last one's value stays."""
+    """Execute a store; if lanes share an address, the value of the last one stays."""
     dtype, count = DTYPES[step.form.T], step.form.vector
     unit = vector_of(dtype, count)
     value = step.sources[0](chunk)
@@ -137,7 +137,7 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
 
 
 def announce_store(chunk: Chunk, step: Step, place: Target, at: Any, data: Any) -> None:
-    """Do all that a store does, except that it changes no memory: its checks and events."""
+    """Run the checks and events of a store without changing memory."""
     lanes, width, memory = _lanes(chunk), data.dtype.itemsize, place.memory
     if chunk.launch.races is not None:
         chunk.launch.races.access(OrderedAccess(chunk, step, "write", memory, lanes, at, width, data))
@@ -192,7 +192,8 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
     operands = [np.broadcast_to(value, shape)[chunk.mask] for value in values]
     order = None if chunk.order is None else chunk.order(at.size)
     races = chunk.launch.races
-    if races is not None and place.space in _RACING:  # in turn: the first one passes on its vector clock
+    # warps access shared words in turn, so that each passes its vector clock on
+    if races is not None and place.space in _RACING:
         lanes, first = _lanes(chunk, order), at if order is None else at[order]
         races.access(OrderedAccess(chunk, step, "atomic", memory, lanes, first, dtype.itemsize))
     if chunk.copies is not None and chunk.copies.in_flight:
@@ -216,7 +217,7 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
 
 
 def _follow_exchange(chunk: Chunk, step: Step, place: Place, at: Any, order: Any) -> None:
-    """Follow the unwritten values that an exchange returns: that of an address to the first lane in turn."""
+    """Propagate unwritten values through an exchange: those in memory go to the first lane in turn."""
     missing = of_load(chunk, step, place, DTYPES[step.form.T], 1)
     if missing is not None:
         runs, first = Runs(at, order), np.zeros(at.size, np.bool_)
@@ -229,7 +230,7 @@ def _follow_exchange(chunk: Chunk, step: Step, place: Place, at: Any, order: Any
 def _take_turns(
     step: Step, target: Memory | Allocation, at: Any, operands: list[Any], order: Any, in_shared: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Update memory, lanes with the same address one after another; returns the old and new values.
+    """Update memory, lanes with the same address one after another; return the old and new values.
 
     A row's ``together`` computes all lanes of an address at once, with the same values.
     """
@@ -267,7 +268,7 @@ def _take_turns(
 def examine(
     chunk: Chunk, memory: Memory, at: Any, width: int, lanes: Any, *verbs: str, follows: bool = False
 ) -> None:
-    """Report the faults of accesses; if undefined values are followed, an uninitialised read is none."""
+    """Report the faults of accesses; if undefined values are followed, uninitialised reads are not faults."""
     for fault in memory.examine(at, width, *verbs):
         if follows and isinstance(fault, UninitialisedRead):
             continue
@@ -315,7 +316,7 @@ class Place(NamedTuple):
 
 
 def places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
-    """Yield each memory that lanes address, while the chunk's mask holds only these lanes.
+    """Yield each memory that lanes address; meanwhile the chunk's mask holds only these lanes.
 
     ``address`` defaults to the step's address operand. Lanes whose address lies outside their window are left
     out, if checks do not raise.
@@ -338,7 +339,7 @@ def places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterato
 
 
 def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each state space that lanes address (PTX ISA 5.7) and their addresses in it, masked likewise."""
+    """Yield each state space that lanes address (PTX ISA 5.7), with its addresses; only its lanes execute."""
     if step.space != "generic":
         yield step.space, address
         return
@@ -354,13 +355,13 @@ def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any
             chunk.enter(mask & (number == which), alone=False)
         space = NAMES.get(which, "global")
         if step.number in chunk.attendance.ways and space != "local":
-            # Lanes that seemed to return early write to memory that others can read.
+            # A write that others can read shows that the lanes that left did so early.
             chunk.attendance.part(chunk, step.number, {step.number + 1: chunk.mask})
         yield space, address - np.uint64(WINDOWS.get(space, 0))
 
 
 def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
-    """Yield the reserved part of shared memory for lanes that address it; leave the others in the mask."""
+    """Yield the reserved part of shared memory for lanes that address it, then let the others execute."""
     mask, offset = chunk.mask, np.subtract(address, np.uint64(RESERVED_AT))
     here = mask & (offset <= np.uint64(RESERVED - width))
     if here.any():
@@ -397,7 +398,7 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
         rank = np.right_shift(address, np.uint64(BLOCK_BITS)).astype(np.int64)
         named = (rank > 0) & (
             rank <= launch.blocks_per_cluster
-        )  # another rank is reported as out of bounds below
+        )  # an address of another rank is reported as out of bounds below
         cluster = block // launch.blocks_per_cluster * launch.blocks_per_cluster
         block = np.where(named, cluster + rank - 1, block)
         within: Any = np.bitwise_and(address, np.uint64((1 << BLOCK_BITS) - 1))
@@ -417,7 +418,8 @@ def gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: 
     register or, where that is not valid, at the address of an executing lane.
     """
     unit, memory, address = vector_of(dtype, count), place.memory, place.address
-    if chunk.copies is not None and chunk.copies.in_flight:  # first, or it is an uninitialised read
+    # before the check of uninitialised reads, which would report the bytes of a copy in flight
+    if chunk.copies is not None and chunk.copies.in_flight:
         at = executing(chunk, address)
         chunk.copies.check(chunk, memory, _lanes(chunk), at, unit.itemsize, "read")
     shape = np.shape(address)
@@ -452,7 +454,7 @@ def gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: 
 
 
 def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
-    """Mark the loaded words that are addresses in another block's shared or another thread's local memory."""
+    """Mark loaded words that are addresses in another block's shared or another thread's local memory."""
     at = executing(chunk, place.address)
     for i, value in enumerate(values):
         given = executing(chunk, value)
@@ -472,7 +474,7 @@ def _without_others(chunk: Chunk, address: Any) -> Any:
 
 
 def vector_of(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
-    """The dtype of a whole vector access of ``count`` elements, checked for alignment and bounds as one."""
+    """The dtype of a whole vector of ``count`` elements; alignment and bounds are checked for the vector."""
     return dtype if count == 1 else np.dtype(f"V{dtype.itemsize * count}")
 
 

@@ -1,4 +1,4 @@
-"""What happens to memory while an endless loop is suspected."""
+"""Records the changes of memory while an endless loop is suspected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Write:
         """The steps that wrote them; -1 for an asynchronous operation."""
 
     def compare(self, old: npt.NDArray[Any], new: npt.NDArray[Any]) -> None:
-        """Record whether a write of new values over old ones changes any."""
+        """Record whether overwriting old values with new ones changes any."""
         self.changed |= old.tobytes() != new.tobytes()
 
     def now(self) -> _Bytes:
@@ -76,7 +76,8 @@ class Journal:
             write = self._writes[key] = Write(memory, addresses, width)
             self._grow(addresses.size * width)
         write.steps.add(-1 if step is None else step.number)
-        if step is not None and step.number in self.loads:  # an atomic operation reads what it writes
+        # an atomic operation reads the bytes that it writes
+        if step is not None and step.number in self.loads:
             self.read(memory, addresses, width)
         if data is not None and not write.changed:
             write.compare(memory.read(addresses, data.dtype), data)
@@ -94,11 +95,11 @@ class Journal:
         self.went[chunk.warp[:, 0]] |= chunk.mask
 
     def is_as_before(self) -> bool:
-        """Whether all changed bytes have their old values again; False if that is not known."""
+        """Whether all changed bytes have their old values again; False if that is unknown."""
         return not self.full and not self.timed and _as_before(list(self._writes.values()))
 
     def writers_of_reads(self, private: Memory) -> tuple[set[int], bool]:
-        """The steps that wrote to bytes that were read, and whether any such byte ever changed.
+        """The steps that wrote bytes that loads read, and whether any such byte ever changed.
 
         In ``private`` memory, which only the lane itself can write, values may change and return.
         """
@@ -106,14 +107,14 @@ class Journal:
         for memory, width, addresses in self.reads:
             read.setdefault(memory, []).append(_bytes_of(np.frombuffer(addresses, np.uint64), width))
         together = {memory: np.unique(np.concatenate(parts)) for memory, parts in read.items()}
-        found = [
+        relevant = [
             write
             for (memory, _, _), write in self._writes.items()
             if memory in together and np.isin(write.bytes, together[memory]).any()
         ]
-        own = [write for write in found if write.memory is private]
-        changed = any(write.changed or -1 in write.steps for write in found if write.memory is not private)
-        steps = set[int]().union(*(write.steps for write in found))
+        own = [write for write in relevant if write.memory is private]
+        changed = any(write.changed or -1 in write.steps for write in relevant if write.memory is not private)
+        steps = set[int]().union(*(write.steps for write in relevant))
         return steps, changed or not _as_before(own)
 
     def _grow(self, size: int) -> None:
@@ -122,8 +123,9 @@ class Journal:
 
 
 def _as_before(writes: list[Write]) -> bool:
-    """Whether all bytes have their values from before these writes, which are in order of time."""
-    for number, write in enumerate(writes):  # of several writes of a byte, the first one knows its old value
+    """Whether all bytes have the values from before these writes, which are in order of time."""
+    # if several writes hit a byte, only the first one saw its old value
+    for number, write in enumerate(writes):
         other = write.bytes[write.before != write.now()]
         for earlier in writes[:number] if other.size else ():
             if earlier.memory is write.memory:

@@ -1,4 +1,4 @@
-"""The allocations that each access of a launch may reach: those that its address is derived from.
+"""The allocations that each access of a launch may reach: those from which its address is derived.
 
 A pointer past the end of its array may land in another allocation. So an access may reach only the
 allocations of the arguments and variables that flow into its address (`simwarp.program.provenance`); an
@@ -50,7 +50,7 @@ class _ByStep(dict[int, T], Generic[T]):
 
 
 class Window(NamedTuple):
-    """The bytes ``first <= i < end``, and the names of the variables there; "" for all variables."""
+    """The bytes ``first <= i < end`` of a window, and the names of their variables; "" for all variables."""
 
     first: int
     end: int
@@ -71,7 +71,7 @@ class Windows(_ByStep[Window]):
 
 
 class Frames(_ByStep[Window]):
-    """Step number → the part of its function's frame that it may access; if all, callers' frames as well."""
+    """Step number → the part of its frame that it may access; all of it stands for callers' frames, too."""
 
     def of(self, number: int, origins: Origins) -> Window:
         """The window from the first to the last variable that the address is derived from."""
@@ -94,23 +94,25 @@ class Reach(_ByStep["Memory"]):
     def of(self, number: int, origins: Origins) -> Memory:
         """The allocations that the address is derived from, or all of global memory."""
         if origins not in self._known:
-            found = None if origins >= ANYTHING else self._allocations(origins)
+            allocations = None if origins >= ANYTHING else self._allocations(origins)
             memory = self.launch.memory
-            self._known[origins] = memory.part(found) if found else memory
+            self._known[origins] = memory.part(allocations) if allocations else memory
         return self._known[origins]
 
     def _allocations(self, origins: Origins) -> list[Allocation] | None:
-        """The allocations that addresses of some origins point to; None if they may point to any."""
-        launch, found = self.launch, set["Allocation"]()
+        """The allocations that addresses with these origins may point to; None if they may point anywhere."""
+        launch, allocations = self.launch, set["Allocation"]()
         for origin in origins:
             for address in addresses_of(launch, origin):
                 if launch.memory.was_freed(address):
-                    return None  # all of memory knows that it was freed; its neighbours do not
+                    # the check of all memory reports the freed allocation by name; the check of neighbours
+                    # cannot
+                    return None
                 beside = launch.memory.around(address)
                 if any(allocation.name.startswith(_MALLOC) for allocation in beside):
                     return None  # the kernel may free it and allocate it again
-                found |= set(beside)
-        return sorted(found, key=lambda allocation: allocation.base)
+                allocations |= set(beside)
+        return sorted(allocations, key=lambda allocation: allocation.base)
 
 
 # ---- windows ----------------------------------------------------------------------------------------
@@ -138,7 +140,7 @@ def leave_out(
     advice: str,
     extent: tuple[int, int] | None = None,
 ) -> None:
-    """Report lanes whose access leaves its part of a window; if checks do not raise, mask them out."""
+    """Report lanes whose access leaves its part of a window; if the check does not raise, mask them out."""
     lane, (what, size), where = int(bad.argmax()), window, ""
     offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
     if offset + width <= size and part:

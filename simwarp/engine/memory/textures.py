@@ -36,8 +36,8 @@ def read_texture(chunk: Chunk, step: Step) -> None:
     """Execute ``tex`` or ``tld4``: four words for each executing lane."""
     results = [np.zeros(chunk.mask.shape, np.uint32) for _ in range(CHANNELS)]
     coordinates = [read(chunk) for read in step.coordinates]
-    for found in _named(chunk, step):
-        texture = cast("Texture", found)
+    for resource in _named(chunk, step):
+        texture = cast("Texture", resource)
         given = [executing(chunk, value) for value in coordinates]
         for result, words in zip(results, _read(chunk, step, texture, given), strict=True):
             result[chunk.mask] = words
@@ -71,7 +71,7 @@ def _dimensions(texels: Texels) -> int:
 
 
 def _texels(chunk: Chunk, step: Step, texels: Texels, tap: Tap) -> Array:
-    """(channels, n): the texels of a tap for the executing lanes; 0 where it reads none."""
+    """(channels, n): the texels of a tap for the executing lanes; 0 in lanes that read no texel."""
     result = np.zeros((texels.channels, chunk.count), texels.dtype)
     reads = tap.read & tap.inside
     if not reads.any():
@@ -84,8 +84,8 @@ def _texels(chunk: Chunk, step: Step, texels: Texels, tap: Tap) -> Array:
         part[mask] = reads
         chunk.enter(part, alone=False)
     place = At("global", chunk.launch.memory, address, address)
-    found = gather(chunk, step, place, texels.dtype, texels.channels)
-    result[:, reads] = [executing(chunk, element) for element in found]
+    elements = gather(chunk, step, place, texels.dtype, texels.channels)
+    result[:, reads] = [executing(chunk, element) for element in elements]
     if chunk.mask is not mask:
         chunk.enter(mask, alone, needed)
     return result
@@ -99,8 +99,8 @@ def read_surface(chunk: Chunk, step: Step) -> None:
     dtype, count = DTYPES[step.form.T], step.form.vector
     results = [np.zeros(chunk.mask.shape, dtype) for _ in range(count)]
     coordinates = [read(chunk) for read in step.coordinates]
-    for found in _named(chunk, step):
-        for place in _inside(chunk, step, found.texels, coordinates):
+    for resource in _named(chunk, step):
+        for place in _inside(chunk, step, resource.texels, coordinates):
             loaded = gather(chunk, step, place, dtype, count)
             for result, element in zip(results, loaded, strict=True):
                 np.copyto(result, element, where=chunk.mask)
@@ -116,13 +116,13 @@ def write_surface(chunk: Chunk, step: Step) -> None:
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
     data = elements[0] if count == 1 else np.stack(elements, axis=-1).view(vector_of(dtype, count))[..., 0]
     coordinates = [read(chunk) for read in step.coordinates]
-    for found in _named(chunk, step):
-        for place in _inside(chunk, step, found.texels, coordinates):
+    for resource in _named(chunk, step):
+        for place in _inside(chunk, step, resource.texels, coordinates):
             write_memory(chunk, step, data, place.address)
 
 
 def _inside(chunk: Chunk, step: Step, texels: Texels, coordinates: Sequence[Any]) -> Iterator[At]:
-    """Yield the addresses of the executing lanes, without those outside, whose fault is reported."""
+    """Yield the addresses of the executing lanes; report and leave out lanes outside the texture."""
     width = DTYPES[step.form.T].itemsize * step.form.vector
     x, y, z = _numbers(chunk, step, texels, coordinates)
     mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
@@ -193,10 +193,10 @@ def _report_outside(
 
 
 def query(chunk: Chunk, step: Step) -> None:
-    """Execute ``txq`` or ``suq``: a size in texels; a dimension that is not there counts 0."""
+    """Execute ``txq`` or ``suq``: return a size in texels, 0 for a dimension that the texture lacks."""
     results = np.zeros(chunk.mask.shape, np.uint32)
-    for found in _named(chunk, step):
-        texels = found.texels
+    for resource in _named(chunk, step):
+        texels = resource.texels
         flat, slices = (
             texels.geometry.removeprefix("a") in ("1d", "linear"),
             texels.geometry in ("1d", "2d", "linear"),
@@ -222,31 +222,31 @@ def _named(chunk: Chunk, step: Step) -> Iterator[Texture | Surface]:
     for number in numbers:
         if len(numbers) > 1:
             chunk.enter(mask & (handles == number), alone=False)
-        found = chunk.launch.textures.get(number)
-        problem = _problem(step, number, found)
+        resource = chunk.launch.textures.get(number)
+        problem = _problem(step, number, resource)
         if problem is not None:
             chunk.found(TextureFault(*problem), chunk.mask)
-        if found is not None and (problem is None or _goes_on(step, found)):
-            yield found
+        if resource is not None and (problem is None or _goes_on(step, resource)):
+            yield resource
     if chunk.mask is not mask:
         chunk.enter(mask, alone, needed)
 
 
-def _goes_on(step: Step, found: Texture | Surface) -> bool:
-    """Whether a texture fetch goes on behind a fault of its types, with the words as they are."""
-    return step.kind.cache == "texture" and isinstance(found, Texture) and _fits(step, found.texels)
+def _goes_on(step: Step, resource: Texture | Surface) -> bool:
+    """Whether a texture fetch continues after a fault of its types, reading the words unchanged."""
+    return step.kind.cache == "texture" and isinstance(resource, Texture) and _fits(step, resource.texels)
 
 
-def _problem(step: Step, number: int, found: Texture | Surface | None) -> tuple[str, str, str] | None:
-    """The lines of a fault if a step cannot use the object behind a handle; None if it can."""
+def _problem(step: Step, number: int, resource: Texture | Surface | None) -> tuple[str, str, str] | None:
+    """The lines of a fault if a step cannot use a handle's texture or surface; None if it can."""
     base, takes = step.row.base, "surface" if step.kind in _OF_SURFACES else "texture"
-    if found is None:
+    if resource is None:
         return (
             f"{base} of {number:#x}, which is not the handle of a {takes}",
             "it was never made, or is destroyed",
             f"make the {takes} object before the launch, and keep it until the kernel has ended",
         )
-    texels, has = found.texels, "texture" if isinstance(found, Texture) else "surface"
+    texels, has = resource.texels, "texture" if isinstance(resource, Texture) else "surface"
     if step.kind in _QUERIES:
         return None
     if takes != has:
@@ -260,18 +260,18 @@ def _problem(step: Step, number: int, found: Texture | Surface | None) -> tuple[
             f"the {has} has {sizes} texels",
             "call the function of its geometry: tex1Dfetch for linear memory, tex2DLayered for layers …",
         )
-    if isinstance(found, Texture) and found.is_float != (step.form.T == "f32"):
-        wanted, gives = _FLOAT_OF[step.form.T == "f32"], _FLOAT_OF[found.is_float]
+    if isinstance(resource, Texture) and resource.is_float != (step.form.T == "f32"):
+        wanted, gives = _FLOAT_OF[step.form.T == "f32"], _FLOAT_OF[resource.is_float]
         return (
             f"{base} of {wanted} from texture {texels.name}, which gives {gives}",
-            f"texels of {texels.dtype}, read mode {found.sampler.read_mode}",
+            f"texels of {texels.dtype}, read mode {resource.sampler.read_mode}",
             "read the type that the texture has, or integers of 8 and 16 bits as normalised floats",
         )
     return None
 
 
 def _fits(step: Step, texels: Texels) -> bool:
-    """Whether the geometry of a texture or surface is that of the instruction."""
+    """Whether a texture or surface has the geometry that the instruction names."""
     geometry = geometry_of(step.form)
     if step.kind.cache == "texture":
         return texels.geometry == ("linear" if geometry == "1d" and step.form.U == "s32" else geometry)

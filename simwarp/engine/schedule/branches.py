@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``bra``: send the lanes whose guard holds to the label."""
+    """``bra``: send the lanes whose guard is true to the label."""
     chunk = scheduler.chunk
     if step.guard is None:
         scheduler.executed(step, chunk.mask)
@@ -39,12 +39,12 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     rest = chunk.mask & ~taken
     target = scheduler.steps[step.target]
     if target.kind is EXIT and target.guard is None and not target.runs_off:
-        # End them now: lanes that only wait to end would keep the others from being alone.
+        # End these lanes now: otherwise the remaining lanes would not count as alone.
         scheduler.executed(target, taken)
         scheduler.leave(taken)
         scheduler.enter(rest)
         return pc + 1
-    scheduler.put(pc + 1, rest)  # before may_loop counts a turn: these did not go around
+    scheduler.put(pc + 1, rest)  # before may_loop counts an iteration: these lanes leave the loop
     backward = step.target <= pc
     if backward:
         scheduler.may_loop(step)
@@ -73,7 +73,7 @@ def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``exit``, and ``ret`` in a kernel: end the lanes whose guard holds."""
+    """``exit``, and ``ret`` in a kernel: end the lanes whose guard is true."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     scheduler.executed(step, taken)
@@ -104,7 +104,7 @@ def _find_impossible(scheduler: Scheduler, end: Step) -> None:
 
 
 def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``trap``: stop the launch if a lane's guard holds."""
+    """``trap``: stop the launch if a lane's guard is true."""
     taken = scheduler.taken(step)
     if not taken.any():
         return pc + 1
@@ -129,7 +129,7 @@ def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``call``: call a device or a host function with the lanes whose guard holds."""
+    """``call``: call a device or a host function with the lanes whose guard is true."""
     chunk, call = scheduler.chunk, step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
@@ -158,7 +158,7 @@ def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, M
     if call.address is None:
         return [(call.function, taken)]
     address = np.broadcast_to(call.address(chunk), taken.shape)
-    found: list[tuple[str, Mask]] = []
+    callees: list[tuple[str, Mask]] = []
     for value in np.unique(address[taken]).tolist():
         mask = taken & (address == value)
         name = chunk.program.addresses.get(value, "")
@@ -166,12 +166,12 @@ def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, M
             what = "indirect call of an address that is not a function"
             fault = KernelFault(what, f"address {value:#x}", "check the function pointer")
             raise chunk.placed(fault, mask)
-        found.append((name, mask))
-    return found
+        callees.append((name, mask))
+    return callees
 
 
 def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``ret`` in a device function: each lane continues after the call that it came from."""
+    """``ret`` in a device function: each lane continues after its own call."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     if step.runs_off:

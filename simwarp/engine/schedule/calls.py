@@ -30,7 +30,7 @@ _Pass = tuple[Argument, Argument, int]
 
 @dataclass
 class _Activation:
-    """One active call of a device function, by the lanes that made it together.
+    """One active call of a device function, which several lanes may share.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class _Activation:
 
 @dataclass
 class Activations:
-    """The active calls of device functions in a chunk, and the one that each lane is in."""
+    """The active calls of device functions in a chunk, and the call that each lane is in."""
 
     current: npt.NDArray[np.int64] | None = None
     """(warps, 32): the activation that each lane is in; -1 in the kernel itself."""
@@ -65,7 +65,7 @@ class Activations:
     made: int = 0
 
     def of(self, lane: int) -> Iterator[tuple[str, Step]]:
-        """The functions that a lane is in, from the innermost one outwards, each with its call."""
+        """The functions that a lane is in, from the innermost outwards, each with its call step."""
         number = -1 if self.current is None else int(self.current.reshape(-1)[lane])
         while (activation := self.under_way.get(number)) is not None:
             yield activation.routine.name, activation.step
@@ -73,7 +73,7 @@ class Activations:
 
 
 def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, mask: Mask) -> None:
-    """Call a device function: make its activation and stack frame, and pass the arguments."""
+    """Call a device function: create its activation and stack frame, and pass the arguments."""
     state = chunk.activations
     if state.current is None:
         state.current = np.full(chunk.mask.shape, -1, np.int64)
@@ -126,7 +126,7 @@ def leave(chunk: Chunk, mask: Mask) -> list[tuple[int, Mask]]:
 
 
 def _values(chunk: Chunk, passes: Sequence[_Pass]) -> list[Any]:
-    """The values passed from or to a register; None for one copied from memory to memory."""
+    """The values of a call's register arguments; None for an argument that is copied between memories."""
     values: list[Any] = [None] * len(passes)
     for i, (given, taken, size) in enumerate(passes):
         if given.read is not None:
@@ -190,7 +190,7 @@ def _forget(chunk: Chunk, routine: Routine, lanes: Mask) -> None:
 
 
 def _restore(chunk: Chunk, slot: int, value: Any, defined: Any, lanes: Mask) -> None:
-    """Give some lanes of a register back the value and definedness that they had before a call."""
+    """Restore the value and definedness that a register had before a call, in some lanes."""
     chunk.bits.pop(slot, None)
     now = chunk.registers[slot]
     if value is None:

@@ -79,7 +79,7 @@ def _lanes(chunk: Chunk) -> list[tuple[int, ...]]:
 
 
 def _number(lane: tuple[int, ...]) -> int:
-    """The number in the chunk of a lane given as (warp, lane)."""
+    """The lane's number in the chunk, from (warp, lane)."""
     return lane[0] * WARP_SIZE + lane[1]
 
 
@@ -88,8 +88,8 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], by
 
     def read(address: int, size: int) -> bytes:
         memory, at = _memory_at(chunk, lane, address)
-        found = memory.find(at)
-        if found is None or at + size > found.base + found.size:
+        allocation = memory.find(at)
+        if allocation is None or at + size > allocation.base + allocation.size:
             freed = memory.was_freed(at)
             fault = (UseAfterFree if freed else OutOfBounds)(
                 f"printf reads {size} bytes {'that were freed' if freed else 'outside every allocation'}",
@@ -97,7 +97,7 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], by
                 "pass printf pointers to memory that the kernel can read",
             )
             raise chunk.placed(fault, _number(lane))
-        return found.bytes[at - found.base :][:size].tobytes()
+        return allocation.bytes[at - allocation.base :][:size].tobytes()
 
     return read
 
@@ -142,8 +142,8 @@ def _argument_reader(
 
 def _arguments(text: str) -> int:
     """The number of arguments that a printf format string takes."""
-    found = [match for match in _CONVERSION.finditer(text) if match[5] != "%"]
-    return len(found) + sum((match[2] == "*") + (match[3] == "*") for match in found)
+    conversions = [match for match in _CONVERSION.finditer(text) if match[5] != "%"]
+    return len(conversions) + sum((match[2] == "*") + (match[3] == "*") for match in conversions)
 
 
 def _short(text: str) -> str:
@@ -155,10 +155,10 @@ def _text(read: Callable[[int, int], bytes], address: int) -> str:
     """The zero-terminated string at an address, read byte by byte with ``read``."""
     if address == 0:
         return "(null)"
-    found = bytearray()
-    while (byte := read(address + len(found), 1)) != b"\0":
-        found += byte
-    return found.decode("utf-8", "replace")
+    characters = bytearray()
+    while (byte := read(address + len(characters), 1)) != b"\0":
+        characters += byte
+    return characters.decode("utf-8", "replace")
 
 
 def format_text(
@@ -167,7 +167,7 @@ def format_text(
     at: int,
     argument: Callable[[int, int], bytes] | None = None,
 ) -> str:
-    """Format like C's printf; each argument lies behind ``at``, aligned to its size of 4 or 8 bytes."""
+    """Format like C's printf; arguments are at ``at`` and behind, aligned to their size of 4 or 8 bytes."""
     shown = _short(text)
 
     def take(size: int) -> bytes:
@@ -190,11 +190,11 @@ def format_text(
             )
         return value
 
-    def convert(found: re.Match[str]) -> str:
-        flags, _, _, length, kind = found.groups()
+    def convert(match: re.Match[str]) -> str:
+        flags, _, _, length, kind = match.groups()
         if kind == "%":
             return "%"
-        width, precision = number(found[2]) or 0, number(found[3])
+        width, precision = number(match[2]) or 0, number(match[3])
         if width < 0:
             flags, width = flags + "-", -width
         if precision is not None and precision < 0:
@@ -248,7 +248,7 @@ def _integer(value: int, kind: str, flags: str, precision: int | None) -> tuple[
 
 
 def _real(value: float, kind: str, flags: str, precision: int | None) -> tuple[str, str]:
-    """The sign (and ``0x``) of a floating-point conversion, and its digits."""
+    """The sign (and ``0x``) of a float as printf converts it, and its digits."""
     sign = _plus(math.copysign(1, value) < 0, flags)
     value = abs(value)
     if kind in "aA" and math.isfinite(value):
@@ -293,7 +293,7 @@ def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
                 fault = chunk.placed(fault, _number(lane))
             raise fault from None
         chunk.launch.print(line)
-        result[lane] = sum(found[5] != "%" for found in _CONVERSION.finditer(text))
+        result[lane] = sum(match[5] != "%" for match in _CONVERSION.finditer(text))
     return result
 
 
@@ -333,7 +333,7 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
 
 
 def _end(chunk: Chunk, lane: int, address: int) -> None:
-    """Show the checks that a lane frees a heap block, as a write of all its bytes."""
+    """Report to the checks that a lane frees a heap block, as a write of all its bytes."""
     memory: Memory = chunk.launch.memory
     block = chunk.launch.heap.block(address)
     if block is None:
@@ -370,13 +370,17 @@ class Heap:
 
     def block(self, address: int) -> Allocation | None:
         """The allocation made by `allocate` that begins at an address."""
-        found = self.memory.find(address)
-        return found if found and found.base == address and found.name.startswith("malloc(") else None
+        allocation = self.memory.find(address)
+        return (
+            allocation
+            if allocation and allocation.base == address and allocation.name.startswith("malloc(")
+            else None
+        )
 
     def free(self, address: int) -> None:
         """Free an allocation made by `allocate`, given its first address."""
-        found = self.block(address)
-        if found is None:
+        allocation = self.block(address)
+        if allocation is None:
             raise DoubleFree(
                 "free of memory that malloc did not allocate, or that was freed before",
                 f"address {address:#x}",
@@ -384,8 +388,8 @@ class Heap:
                 address=address,
                 space="global",
             )
-        self.used -= found.size
-        self.memory.free(found)
+        self.used -= allocation.size
+        self.memory.free(allocation)
 
 
 _RUN: dict[str, Callable[[Chunk, list[Words]], Words | None]] = {

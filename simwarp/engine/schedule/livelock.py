@@ -1,4 +1,4 @@
-"""Endless loops: the whole state repeats, or all that decides whether lanes leave their loops.
+"""Detection of endless loops: the whole state repeats, or all that decides whether lanes leave their loops.
 
 When looping lanes yield to others, the state is compared with an earlier one. Earlier states are kept at
 powers of two (Brent, "An improved Monte Carlo factorization algorithm", 1980), so that a cycle of any length
@@ -77,7 +77,7 @@ class Progress:
         return loop_at(scheduler.chunk.program, pc, self._followed)
 
     def _is_endless(self, kept: _State, now: _State, journal: Changes, scheduler: Scheduler) -> bool:
-        """Whether no lane ever leaves its loop, nor one that waits can go on."""
+        """Whether no lane can ever leave its loop, and no waiting lane can continue."""
         if journal.full or _in_flight(scheduler.chunk):
             return False
         can_run = scheduler.can_run()
@@ -95,11 +95,12 @@ class Progress:
                 return False
             if loop is not None and not self._stays(loop, mask, kept, now, journal):
                 return False
-        others = scheduler.launch.workers > 1  # which may write what the loops read
+        # blocks of other workers may write the words that the loops read
+        others = scheduler.launch.workers > 1
         return self._reads_the_same(journal, scheduler.chunk.local) and not (others and journal.reads)
 
     def _stays(self, loop: Loop, lanes: Mask, kept: _State, now: _State, journal: Changes) -> bool:
-        """Whether lanes have the same registers in the loop's slice as before, or no way out of the loop."""
+        """Whether lanes stay in a loop: its slice reads the same values as before, or it has no exit."""
         if not loop.leaves and self._looks >= _NO_WAY_OUT:
             return True
         if not loop.is_known or not loop.loads <= journal.loads:
@@ -140,7 +141,7 @@ def _in_flight(chunk: Chunk) -> bool:
 
 
 def _same(a: _State, b: _State, scheduler: Scheduler) -> bool:
-    """Whether two states agree in every value that lanes may still read."""
+    """Whether two states are equal in every value that lanes may still read."""
     needed, live = scheduler.needed(), scheduler.chunk.live
     if a.turns != b.turns or not (_same_masks(a.groups, b.groups) and _same_masks(a.parked, b.parked)):
         return False

@@ -30,7 +30,7 @@ _MEMBERS = "name only lanes that reach it, by __ballot_sync() before the branch,
 
 
 class _Gone:
-    """The lanes of a chunk that have left their warp's or block's other lanes and cannot rejoin them."""
+    """The lanes of a chunk that have left the other lanes of their warp or block, and cannot rejoin them."""
 
     def __init__(self, chunk: Chunk, strict: bool) -> None:
         self._born, self._strict, self.shape = chunk.live, strict, chunk.live.shape
@@ -54,7 +54,7 @@ class _Gone:
             self._left_at[warps] = np.where(first, at + 1, left_at)
 
     def missing(self, chunk: Chunk, warps: Any, met: Mask | None = None) -> Mask | None:
-        """The exited lanes that were not reported before; None if there are none.
+        """The exited lanes that have not been reported yet; None if there are none.
 
         Lanes that returned early count if they ``met`` the others here before.
         """
@@ -76,12 +76,12 @@ class _Gone:
         return lanes & self._early[warps]
 
     def left_at(self, warps: Any, warp: int, lane: int) -> int:
-        """The step where a lane left its warp's other lanes; -1 if it ran to the end with them."""
+        """The step where a lane left its warp's other lanes; -1 if all ran to the end together."""
         return int(self._left_at[warps][warp, lane]) - 1
 
 
 class Attendance:
-    """Finds lanes missing at the barriers of a chunk's blocks and the operations of its warps."""
+    """Detects lanes that are missing at barriers of blocks and at operations of warps."""
 
     def __init__(self, chunk: Chunk) -> None:
         checks = chunk.launch.checks
@@ -104,7 +104,7 @@ class Attendance:
         """Step → the member mask with which each lane passed it, where others wait with another mask."""
 
     def part(self, chunk: Chunk, at: int, ways: Mapping[int, Mask]) -> None:
-        """Record the lanes that leave for good at a branch, given the lanes of each target."""
+        """Record the lanes that leave the others for good at a branch, by branch target."""
         warps = _warps(chunk)
         for exits, gone in zip(self.ways[at], (self.block, self.warp), strict=True):
             for way, lanes in ways.items():
@@ -126,7 +126,7 @@ class Attendance:
         if missing is None:
             return
         over = ~_of_blocks(chunk, chunk.live) & missing
-        if over.any():  # blocks without live lanes wait for none
+        if over.any():  # a block without live lanes does not wait for any lane
             self.block.report(slice(None), over)
             missing &= ~over
         whole = waiting if aligned is None else waiting & aligned
@@ -135,14 +135,14 @@ class Attendance:
         self._report(chunk, self.block, missed, waiting, _of_blocks, met=met)
 
     def meet(self, step: Step, lanes: Mask) -> None:
-        """Remember that lanes pass a barrier, if some may return from a loop around it."""
+        """Remember that lanes pass a barrier, if others may return to it from a loop."""
         if step.number >= self._kernel:
             site = self._site(step)
             self._met[site] = self._met[site] | lanes if site in self._met else lanes
             self.block.met_somewhere |= lanes
 
     def _site(self, step: Step) -> Any:
-        """The place of a barrier in the source, one for all copies of an unrolled loop; else its step."""
+        """The source location of a barrier, shared by all copies of an unrolled loop; else its step."""
         line, site = None if self._debug else step.instruction.source, list[tuple[str, int, int]]()
         while line is not None:
             site.append((line.file, line.line, line.column))
@@ -167,7 +167,7 @@ class Attendance:
         self._report(chunk, self.warp, missed, lanes, _of_warps, members)
 
     def passed(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
-        """Record the masks of lanes that pass a warp operation where lanes with another mask still wait."""
+        """Record member masks of lanes that pass a warp operation while lanes with other masks still wait."""
         masks = self._passed.setdefault(chunk.step.number, np.zeros(self.warp.shape, np.uint32))
         warps = _warps(chunk)
         masks[warps] = np.where(lanes, members, masks[warps])
@@ -202,7 +202,7 @@ class Attendance:
     def _fault(
         self, chunk: Chunk, gone: _Gone, missed: Mask, waits: Mask, members: Any, how: str
     ) -> KernelFault:
-        """The fault of lanes that wait for ``missed`` lanes, which never came, and how these left."""
+        """The fault of lanes that wait for ``missed`` lanes: how and where the missed lanes left."""
         waiting_warp, warps, step = int(waits.argmax()) // WARP_SIZE, _warps(chunk), chunk.step
         warp = waiting_warp if missed[waiting_warp].any() else int(missed.argmax()) // WARP_SIZE
         lane = int(missed[warp].argmax())
@@ -232,7 +232,7 @@ class Attendance:
 
 
 def _warps(chunk: Chunk) -> Any:
-    """Index of a chunk's warps in the whole chunk that it may be a part of."""
+    """Indices of the chunk's warps in the whole chunk, of which this may be a part."""
     return chunk.warp[:, 0] if chunk.is_part else slice(None)
 
 

@@ -81,7 +81,7 @@ class RandomScheduler(Scheduler):
         return chosen
 
     def _leave_behind(self, chosen: Mask) -> None:
-        """Take random lanes of converged warps out of a mask."""
+        """Remove random lanes of converged warps from a mask."""
         live = self.chunk.live
         whole = chosen.any(axis=1) & (chosen == live).all(axis=1)
         for warp in np.flatnonzero(whole).tolist():

@@ -49,7 +49,7 @@ _FEW = 4
 
 @dataclass
 class Group:
-    """The lanes at one step, which execute it together.
+    """The lanes at one step; they execute it together.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Scheduler:
             self.cluster_barrier = ClusterBarrier(chunk)
 
     def run(self) -> None:
-        """Execute until every lane has exited; in a part, until its lanes must wait for the others."""
+        """Execute until every lane has exited, or, in a part of a chunk, until all wait for lanes outside."""
         while self.groups:
             if self.gave_way is not None and not self.chunk.is_part:
                 self.progress.look(self)
@@ -111,7 +111,7 @@ class Scheduler:
                 self.stop(self.deadlock())
 
     def choose(self) -> tuple[int, Group] | None:
-        """Remove and return the group of lanes that runs next; None if a part's turns are used up."""
+        """Remove and return the group of lanes that runs next; None if a part's share of turns is used up."""
         turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
         return None if turns > self.last_turn else (pc, self.groups.pop(pc))
 
@@ -197,13 +197,13 @@ class Scheduler:
 
     def unpark(self, pc: int, mask: Mask) -> Mask:
         """Release the lanes of ``mask`` that wait at a step; returns them."""
-        found = self.parked[pc] & mask
+        released = self.parked[pc] & mask
         rest = self.parked[pc] & ~mask
         if rest.any():
             self.parked[pc] = rest
         else:
             del self.parked[pc]
-        return found
+        return released
 
     def may_loop(self, branch: Step) -> bool:
         """Count a backward branch; False when the group should yield, or run as a compact copy."""
@@ -220,7 +220,7 @@ class Scheduler:
         return False
 
     def can_run(self) -> Mask:
-        """The lanes that are not held up by others of their warp."""
+        """The lanes that do not wait for other lanes of their warp."""
         return self.chunk.live
 
     # ---- a few warps by themselves ---------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Scheduler:
         chunk = self.chunk
         if chunk.count * _FEW >= chunk.mask.size or chunk.warps < 2 * _FEW:
             return False
-        if len(chunk.program.routines) > 1:  # activations are not split
+        if len(chunk.program.routines) > 1:  # a chunk with device functions is not split
             return False
         return int(np.count_nonzero(chunk.mask.any(axis=1))) * _FEW <= 2 * chunk.warps
 
@@ -283,7 +283,7 @@ class Scheduler:
         return fault
 
     def standing(self, lanes: Mapping[int, Mask]) -> list[tuple[int, Place]]:
-        """The number of lanes at each step, and the place of the first one."""
+        """The number of lanes at each step, and the location of the first of them."""
         return [
             (int(np.count_nonzero(mask)), self.chunk.place(int(mask.argmax()), self.steps[pc]))
             for pc, mask in sorted(lanes.items())
@@ -326,7 +326,7 @@ class Scheduler:
                 )
 
     def spend(self, steps: int) -> None:
-        """Subtract steps from the launch's budget; after a fault, weighted by their lanes."""
+        """Subtract steps from the launch's budget; after a fault, each step counts once per lane."""
         launch = self.launch
         launch.steps_left -= steps
         if launch.units_left < NO_OTHER:
@@ -343,7 +343,7 @@ class Scheduler:
             self.stop(self.chunk.placed(fault, self.chunk.mask))
 
     def stop(self, fault: KernelFault) -> None:
-        """Report a fault and end the launch, even if the checks do not raise."""
+        """Report a fault and end the launch, even if the check collects faults."""
         self.launch.found(fault)
         raise LaunchEnded
 
@@ -371,7 +371,7 @@ class Scheduler:
     # ---- data under a predicate ------------------------------------------------------------------------
 
     def guarded(self, step: Step, execute: Callable[[Chunk, Step], None]) -> None:
-        """Execute a predicated data instruction in the lanes whose guard holds."""
+        """Execute a predicated data instruction in the lanes whose guard is true."""
         chunk = self.chunk
         whole, alone, needed, all_lanes = chunk.mask, chunk.alone, chunk.needed, chunk.count
         taken = self.taken(step)
@@ -387,7 +387,7 @@ class Scheduler:
             self.notify(step, taken)
 
     def taken(self, step: Step) -> Mask:
-        """The executing lanes for which the guard predicate of a step holds."""
+        """The executing lanes whose guard predicate for a step is true."""
         if step.guard is None:
             return self.chunk.mask
         return self.chunk.mask & step.guard(self.chunk)
@@ -395,19 +395,19 @@ class Scheduler:
     # ---- lanes that end, or wait for one another ---------------------------------------------------------
 
     def part(self, pc: int, ways: Mapping[int, Mask]) -> None:
-        """Record lanes that leave for good at a branch, given the lanes of each target (see `exits`)."""
+        """Record lanes that leave the others for good at a branch, by branch target (see `exits`)."""
         if pc in self.ways_out:
             self.attendance.part(self.chunk, pc, ways)
 
     def go_on(self, pc: int, mask: Mask) -> int | None:
-        """Continue the current group with these lanes at ``pc``, which is returned; None without lanes."""
+        """Continue the current group with these lanes at ``pc``; return ``pc``, or None for an empty mask."""
         if not mask.any():
             return None
         self.enter(mask)
         return pc
 
     def leave_at(self, pc: int, mask: Mask) -> None:
-        """Put lanes, if there are any, into the group at a step."""
+        """Put lanes into the group at a step; do nothing for an empty mask."""
         if mask.any():
             self.put(pc, mask)
 
@@ -427,7 +427,7 @@ class Scheduler:
         self.settle()
 
     def settle(self) -> None:
-        """Check the waiting lanes again, after lanes exited or came back from a part."""
+        """Check the waiting lanes again, after lanes exited or a part was merged back."""
         if not self.parked:
             return
         for pc, mask in list(self.parked.items()):

@@ -34,7 +34,7 @@ Warps = npt.NDArray[np.bool_]
 
 
 class Stacks:
-    """A reconvergence stack per warp; an entry has lanes and the step where they meet the entry below.
+    """A reconvergence stack per warp; an entry has lanes, and the step where they join the entry below.
 
     The first entry, ``lanes`` (warps, 32), meets none: ``nowhere`` is a step that no lane reaches.
     """
@@ -53,12 +53,12 @@ class Stacks:
 
     @property
     def meets_at(self) -> npt.NDArray[np.int64]:
-        """(warps,): the step where the top entry meets the one below."""
+        """(warps,): the step where the top entry joins the entry below."""
         return self._meets_at[self._height, self._warps]
 
     @property
     def meets_in(self) -> npt.NDArray[np.int64]:
-        """(warps,): the activation of a device function where they meet; -1 for the kernel itself."""
+        """(warps,): the activation in which the top entry joins the entry below; -1 for the kernel itself."""
         return self._meets_in[self._height, self._warps]
 
     @property
@@ -118,7 +118,7 @@ class StackScheduler(Scheduler):
         self._others = {other: self.groups[other].turns for other in can_run}
         if (rest := group.mask & ~chosen).any():
             self.groups[pc] = Group(rest, turns, group.loops, group.rounds)
-        for other in self.groups.keys() - can_run.keys():  # so that groups that cannot run gain no priority
+        for other in self.groups.keys() - can_run.keys():  # groups that cannot run get no higher priority
             self.groups[other].turns = max(self.groups[other].turns, turns)
         return pc, Group(chosen, turns, group.loops, group.rounds)
 
@@ -137,7 +137,7 @@ class StackScheduler(Scheduler):
         return False
 
     def can_run(self) -> Mask:
-        """The lanes of the top entries, in warps where none of them waits."""
+        """The lanes of the top entries, in warps without a waiting lane in that entry."""
         top = self.stacks.top & self.chunk.live
         return top & ~self._waiting(top)[:, None]
 
@@ -180,7 +180,7 @@ class StackScheduler(Scheduler):
             self.stacks.push(parted & lanes.any(axis=1) & ~there, lanes, meets_at, meets_in)
 
     def _meeting(self, parted: Warps) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For each warp the step and the activation where the sides of the current step meet.
+        """For each warp, the step and the activation where the sides of the current branch reconverge.
 
         Sides that return from a function separately meet after its call.
         """
@@ -196,7 +196,7 @@ class StackScheduler(Scheduler):
         return meets_at, meets_in
 
     def _activations(self, lanes: Mask) -> npt.NDArray[np.int64]:
-        """(warps,): the activation that the given lanes are in; it is the same for all lanes of a warp."""
+        """(warps,): the activation of these lanes, which is the same in all lanes of a warp."""
         current = self.chunk.activations.current
         if current is None:
             return np.full(len(lanes), _KERNEL)
@@ -234,7 +234,7 @@ class StackScheduler(Scheduler):
         super().stop(fault)
 
     def _needs_progress(self, waiting: dict[int, Mask], awaited: dict[int, Mask]) -> NeedsIndependentProgress:
-        """The fault of lanes that wait for lanes which cannot run before them."""
+        """The fault of lanes that wait for lanes of their warp which the stack cannot run before them."""
         waiting_at, awaited_at = self.standing(waiting), self.standing(awaited)
         waiting_places, awaited_places = (tuple(at for _, at in some) for some in (waiting_at, awaited_at))
         fault = NeedsIndependentProgress(

@@ -54,7 +54,7 @@ class _Result:
 
 
 def run(launch: Any, chunks: Sequence[npt.NDArray[np.int64]]) -> int:
-    """Execute chunks in parallel; of several faults, that of the first chunk is raised."""
+    """Execute chunks in parallel; if several fail, raise the fault of the first chunk."""
     context = multiprocessing.get_context("fork")
     launch.atomics = context.Lock()
     following, sending = context.Value("q", 0), context.Lock()
@@ -79,9 +79,9 @@ def run(launch: Any, chunks: Sequence[npt.NDArray[np.int64]]) -> int:
 
 @contextmanager
 def _started(workers: Sequence[ForkProcess]) -> Generator[None]:
-    """Start the workers, and terminate them at the end, whatever happens."""
+    """Start the workers; terminate them at the end, even after an error."""
     try:
-        with warnings.catch_warnings():  # the children touch no lock that another thread may hold
+        with warnings.catch_warnings():  # a fork is safe: the child processes take no lock of another thread
             warnings.simplefilter("ignore", DeprecationWarning)
             for worker in workers:
                 worker.start()
@@ -125,7 +125,7 @@ def _work(
     launch: Any, chunks: Sequence[Any], take: Callable[[], int], send: Callable[[_Result], None]
 ) -> None:
     """Execute chunks in a worker process until none is left or one fails."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends its children
     while (number := take()) < len(chunks):
         result = _Result(number)
         launch.print = result.printed.append

@@ -1,1 +1,1 @@
-"""Where lanes wait for one another: warp operations, barriers, mbarriers, grid sync and registers."""
+"""Synchronisation: warp operations, barriers, mbarriers, grid sync, and the pool of registers."""

@@ -41,7 +41,7 @@ class Opening(NamedTuple):
 
 
 class _Uses:
-    """The last use of a barrier by each warp: the thread count, 0 for none, the time, and the step."""
+    """The last use of a barrier by each warp: the thread count (0: no use yet), the time, and the step."""
 
     def __init__(self, warps: int) -> None:
         self.counts, self.times = np.zeros(warps, np.int64), np.zeros(warps, np.int64)
@@ -160,7 +160,7 @@ class Barriers:
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
     def _compare_counts(self, step: Step, which: int, mask: Mask, count: _Counts) -> None:
-        """Report threads that use a barrier with another thread count than threads that may arrive too.
+        """Report threads whose thread count for a barrier differs from that of threads arriving with them.
 
         They wait there, have arrived, or used it at a moment that nothing orders before this one.
         """
@@ -186,7 +186,7 @@ class Barriers:
             self._report_counts(which, mask, int(here[row[at]]), int(other[at]), uses)
 
     def _report_counts(self, which: int, mask: Mask, warp: int, other: int, uses: _Uses) -> None:
-        """Report a warp that uses a barrier with another thread count than warp ``other``."""
+        """Report a warp that uses a barrier with another thread count than warp ``other`` does."""
         chunk, lane = self.chunk, warp * WARP_SIZE + int(mask[warp].argmax())
         place = chunk.place_of(int(chunk.thread[other, 0]), uses.steps[other])
         fault = BarrierFault(

@@ -1,4 +1,4 @@
-"""Recognise cooperative groups' grid sync: its trap in a launch that is not cooperative, and its waiting.
+"""Recognition of cooperative groups' grid sync: its trap in launches that are not cooperative, its polling.
 
 `grid_group::sync()` reads the address of its workspace from ``%envreg1`` and ``%envreg2``, and traps if it
 is null. Such a trap is recognised by the header it was compiled from or, without line numbers, by its
@@ -37,7 +37,7 @@ def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
 
 
 def polls(chunk: Chunk, step: Step) -> bool:
-    """Whether a step reads the workspace, as threads do that wait for the other blocks."""
+    """Whether a step reads grid sync's workspace, as threads do that wait for other blocks."""
     launch = chunk.launch
     origins = known_origins(launch.program, launch.symbols).get(step.number)
     return bool(launch.workspace) and origins == GRID_BARRIER
@@ -53,7 +53,7 @@ def _caller(chunk: Chunk, lane: int) -> list[Step]:
 
 
 def _decided_by(program: Program, step: Step) -> set[str]:
-    """Names of the registers that decide whether a step runs: its guard's and its branches', traced back."""
+    """The registers that decide whether a step runs: those of its guard and of its branches, traced back."""
     before = program.steps[step.number - 1] if step.number else step
     to_it = [s for s in program.steps if s.kind is BRANCH and s.target == step.number]
     wanted = [s.instruction.guard.name for s in (step, before, *to_it) if s.instruction.guard is not None]

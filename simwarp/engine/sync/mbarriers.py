@@ -66,7 +66,7 @@ class _Barrier:
 
     @property
     def source(self) -> tuple[str, Place] | None:
-        """The place where pending arrivals or bytes were expected, with words for a note; None if none."""
+        """The location that announced pending arrivals or bytes, with words for a note; None without one."""
         if self.transaction > 0 and self.expects.line is not None:
             return "its bytes were last expected here by", self.expects
         return ("initialised here by", self.made) if self.pending else None
@@ -101,35 +101,35 @@ class MBarriers:
                 self._find(chunk, lanes[0], "a barrier outside shared memory", f"{place.space} memory")
                 continue
             self._announce(chunk, step, place, lanes, at)
-            found, order = np.zeros(lanes.size, _WORD), np.argsort(at, kind="stable")
+            answers, order = np.zeros(lanes.size, _WORD), np.argsort(at, kind="stable")
             addresses, first = np.unique(at[order], return_index=True)
             words = self._shared.read(addresses, _WORD).tolist()
             for address, word, here in zip(
                 addresses.tolist(), words, np.split(order, first[1:]), strict=True
             ):
-                found[here] = self._operate(chunk, step, address, word, lanes[here], given[here])
+                answers[here] = self._operate(chunk, step, address, word, lanes[here], given[here])
             self._keep(chunk, addresses)
-            results[mask] = found
+            results[mask] = answers
         return results
 
     def add_waits(self, chunk: Chunk, fault: KernelFault) -> tuple[Place, ...]:
         """Add the barriers that threads wait for to a fault; returns the threads, one of alike blocks."""
-        found: dict[object, tuple[str, _Barrier, int, Place]] = {}
+        waits: dict[object, tuple[str, _Barrier, int, Place]] = {}
         for address, (phase, place) in self._waiting.items():
             if (barrier := self._barriers.get(address)) is not None:
                 key = address % chunk.shared_stride, str(barrier), phase, place.line
-                found.setdefault(key, (self._where(chunk, address), barrier, phase, place))
-        for where, barrier, phase, place in list(found.values())[:_LISTED]:
+                waits.setdefault(key, (self._where(chunk, address), barrier, phase, place))
+        for where, barrier, phase, place in list(waits.values())[:_LISTED]:
             fault.values += f"{'; ' * bool(fault.values)}mbarrier at {where}: {barrier}"
             fault.note(f"mbarrier at {where}: phase {phase} is waited for here by", place)
             if barrier.source is not None:
                 fault.note(*barrier.source)
-        return tuple(place for *_, place in found.values())
+        return tuple(place for *_, place in waits.values())
 
     # ---- one barrier ---------------------------------------------------------------------------------
 
     def _operate(self, chunk: Chunk, step: Step, address: int, word: int, lanes: _Lanes, given: Any) -> Any:
-        """Execute an operation on one mbarrier for some lanes, in order; returns the word for each lane."""
+        """Execute an operation on one mbarrier for some lanes, in order; return each lane's result word."""
         form, barrier, where = step.form, self._barriers.get(address), self._where(chunk, address)
         if form.has("init"):
             self._make(chunk, address, lanes, given)
@@ -158,7 +158,7 @@ class MBarriers:
         return states
 
     def _make(self, chunk: Chunk, address: int, lanes: _Lanes, counts: Any) -> None:
-        """Make a barrier; a second lane would make it again."""
+        """Initialise an mbarrier; report a second lane, which would initialise it again."""
         count, where = int(counts[0]), self._where(chunk, address)
         if address in self._barriers or lanes.size > 1:
             advice = "let one thread initialise it, once"
@@ -171,7 +171,7 @@ class MBarriers:
     def _arrive(
         self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, counts: Any
     ) -> npt.NDArray[np.uint64]:
-        """Count arrivals lane by lane, all that fit into a phase at once; returns the states before them.
+        """Count arrivals lane by lane, as many as a phase takes at once; return the states before them.
 
         Lanes of a warp get the state before the first of them, as on an H200.
         """
@@ -207,7 +207,7 @@ class MBarriers:
     def _test(
         self, chunk: Chunk, step: Step, address: int, barrier: _Barrier, lanes: _Lanes, given: Any
     ) -> npt.NDArray[np.uint64]:
-        """For each lane 1 if its phase is complete, else 0; the lane then acquires the phase's arrivals."""
+        """Return 1 for lanes whose phase is complete, else 0; lanes with 1 acquire the phase's arrivals."""
         parity = given if step.form.has("parity") else given >> _WORD.type(63)
         if (parity > 1).any():
             advice = "pass 0 for an even phase, 1 for an odd one"
@@ -223,7 +223,7 @@ class MBarriers:
         refused = np.zeros_like(complete)
         if step.number in unheeded.passed:
             refused = self._refuse(chunk, address, barrier.phase - complete.astype(np.int64), lanes, complete)
-        if not (complete | refused).all():  # no copy ends later than a wait that needs it
+        if not (complete | refused).all():  # a copy that the wait needs completes now
             self._catch_up(chunk, address)
             complete = awaited != _WORD.type(barrier.phase & 1)
         complete &= ~refused
@@ -243,9 +243,9 @@ class MBarriers:
     # ---- tests that the program does not heed --------------------------------------------------------
 
     def _refuse(self, chunk: Chunk, address: int, awaited: _Lanes, lanes: _Lanes, complete: Any) -> Any:
-        """The lanes whose test may answer no, since nothing orders the end of their phase before the test.
+        """The lanes whose test may return false, since the end of their phase is not ordered before the test.
 
-        The program goes on without a yes. Only warps that go on asking find out in the end.
+        The program continues although the result was false; a warp that keeps testing gets true in the end.
         """
         newest, warps = int(awaited.max()), chunk.warp[lanes // WARP_SIZE, 0]
         phase, asked = self._asked.get(address, (-1, None))
@@ -267,7 +267,7 @@ class MBarriers:
         return refused
 
     def _disregard(self, chunk: Chunk, lanes: _Lanes, address: int, words: str) -> None:
-        """Remember a wait that did not find its phase complete, to name it in a later fault of the warp."""
+        """Remember a wait that returned before its phase was complete, for a later fault of the warp."""
         warps = chunk.warp[lanes // WARP_SIZE, 0]
         for warp in set(warps.tolist()):
             old = self._unheeded.get(warp)
@@ -276,7 +276,7 @@ class MBarriers:
                 self._unheeded[warp] = address, words, place
 
     def note_unheeded(self, chunk: Chunk, fault: KernelFault, lane: int, address: int | None = None) -> None:
-        """Add to a fault of a lane the last wait of its warp, if that ordered nothing."""
+        """Add the warp's last wait to a lane's fault, if that wait ordered nothing."""
         wait = self._unheeded.get(int(chunk.warp[lane // WARP_SIZE, 0]))
         if wait is not None and address in (None, wait[0]):
             fault.note(*wait[1:])
@@ -285,7 +285,7 @@ class MBarriers:
     # ---- one phase ends ------------------------------------------------------------------------------
 
     def _advance(self, chunk: Chunk, address: int, barrier: _Barrier) -> None:
-        """Begin the next phase, if nothing is pending in this one."""
+        """Begin the next phase, if neither arrivals nor bytes are pending in this one."""
         if barrier.pending or barrier.transaction or not barrier.expected:
             return
         if chunk.transfers is not None and (late := chunk.transfers.uncounted(address, barrier.phase)):
@@ -314,7 +314,7 @@ class MBarriers:
         return barrier.phase
 
     def count(self, chunk: Chunk, transfer: Transfer) -> None:
-        """Count the bytes of a transfer that has happened."""
+        """Count the bytes of a completed transfer."""
         address = transfer.barrier
         assert address is not None
         if (barrier := self._barriers.get(address)) is None:
@@ -329,7 +329,7 @@ class MBarriers:
         self._keep(chunk, np.array([address], np.uint64))
 
     def expect_late(self, chunk: Chunk, address: int, count: int) -> bool:
-        """Add ``count`` arrivals to an mbarrier's current phase; returns whether there is an mbarrier."""
+        """Add ``count`` arrivals to an mbarrier's current phase; return False if there is no mbarrier."""
         if (barrier := self._barriers.get(address)) is None:
             what = "an operation on memory without an mbarrier"
             self._find(chunk, chunk.mask.argmax(), what, self._where(chunk, address), _INITIALISE)
@@ -339,7 +339,7 @@ class MBarriers:
         return True
 
     def arrive_late(self, chunk: Chunk, address: int, count: int, time: int) -> None:
-        """Count arrivals of threads whose copies have ended, the last at a time of the race detector."""
+        """Count arrivals of threads whose copies have ended; ``time`` is the race detector's, of the last."""
         if (barrier := self._barriers.get(address)) is not None:
             if chunk.launch.races is not None and time:
                 chunk.launch.races.complete(("cp.async", address), time, (address, barrier.phase))
@@ -381,7 +381,7 @@ class MBarriers:
     # ---- memory --------------------------------------------------------------------------------------
 
     def _announce(self, chunk: Chunk, step: Step, place: Target, lanes: _Lanes, at: Any) -> None:
-        """Make the checks of an access: to make or end a barrier is a write, to use it a read."""
+        """Run an access's checks: initialising or invalidating an mbarrier is a write, using it a read."""
         if chunk.copies is not None and chunk.copies.in_flight:
             chunk.copies.check(chunk, place.memory, lanes, at, _WORD.itemsize, "update")
         if step.form.has("init") or step.form.has("inval"):
@@ -410,7 +410,7 @@ class MBarriers:
 
 
 def _order(step: Step) -> tuple[bool, bool]:
-    """Whether an arrival or a wait is relaxed, and whether it may order accesses of several blocks."""
+    """Whether an arrival or wait is relaxed, and whether its scope is wider than the block."""
     return step.form.has("relaxed"), not step.form.has("cta")
 
 

@@ -36,7 +36,7 @@ def _changes(step: Step) -> bool:
 
 
 def at_entry(program: Program, chip: Chip) -> int | None:
-    """The registers per thread with which ptxas lets a kernel begin; None if it ignores ``setmaxnreg``."""
+    """The registers per thread with which ptxas starts a kernel; None if it ignores ``setmaxnreg``."""
     limits = [] if program.max_registers is None else [program.max_registers]
     if program.max_threads is not None and program.min_blocks is not None:
         group = _WARPGROUP * WARP_SIZE
@@ -45,7 +45,7 @@ def at_entry(program: Program, chip: Chip) -> int | None:
     if not limits:
         return None
     requested = [count_of(step) for step in program.steps if _changes(step) and step.form.has("inc")]
-    limits += [max(requested)] if requested else []  # ptxas gives no more at entry
+    limits += [max(requested)] if requested else []  # ptxas does not allocate more registers at entry
     return -(-min(limits) // _UNIT) * _UNIT
 
 
@@ -74,7 +74,7 @@ class RegisterPool:
         self._per_block, self._threads = chunk.warps_per_block, chunk.thread[:, 0]
         self._owned = np.full(chunk.warps, self.entry or 0)
         self._free = np.zeros(chunk.blocks, np.int64)
-        spare = -self._per_block % _WARPGROUP  # warps are allocated by fours
+        spare = -self._per_block % _WARPGROUP  # registers are allocated for four warps at a time
         self._free += spare * (self.entry or 0)
         self._wanted: dict[int, int] = {}
         """Warp → the registers per thread that it waits for."""
@@ -84,7 +84,7 @@ class RegisterPool:
         """The warpgroups, by their first warp, that were reported."""
 
     def request(self, chunk: Chunk, step: Step, warp: int) -> bool:
-        """Change the registers of a warp; whether it may go on."""
+        """Change the number of registers of a warp; return whether the warp may continue."""
         if warp not in self._wanted:
             self._compare(chunk, step, warp)
         block, more = warp // self._per_block, count_of(step) - int(self._owned[warp])
@@ -99,13 +99,13 @@ class RegisterPool:
         return True
 
     def _group(self, warp: int) -> range:
-        """The numbers of the warps in the same warpgroup as a warp."""
+        """The numbers of the warps in a warp's warpgroup."""
         block, within = divmod(warp, self._per_block)
         first = block * self._per_block + within // _WARPGROUP * _WARPGROUP
         return range(first, min(first + _WARPGROUP, (block + 1) * self._per_block))
 
     def _compare(self, chunk: Chunk, step: Step, warp: int) -> None:
-        """Record a warp's ``setmaxnreg``; report it if other warps of the warpgroup execute another one."""
+        """Record a warp's ``setmaxnreg``; report it if another warp of the warpgroup executes a different."""
         this, mine = step, self._done[warp]
         mine.append(this)
         for other in self._group(warp):
@@ -132,7 +132,7 @@ class RegisterPool:
                     self._report(chunk, self._place(chunk, other, skipped), values, warp, note)
 
     def _place(self, chunk: Chunk, warp: int, step: Step) -> Place:
-        """The place of a warp's first lane at a step."""
+        """The location of a warp's first lane at a step."""
         return chunk.place_of(int(self._threads[warp]), step)
 
     def _report(
@@ -153,7 +153,7 @@ class RegisterPool:
             chunk.launch.found(fault)
 
     def shortage(self, scheduler: Scheduler) -> RegisterShortage | None:
-        """The fault when warps wait for registers and no lane can release any; None if none waits."""
+        """The fault of warps that wait for registers while no lane can release any; None if no warp waits."""
         if not self._wanted or self.entry is None:
             return None
         chunk = scheduler.chunk
@@ -182,7 +182,7 @@ class RegisterPool:
 
 
 def change(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``setmaxnreg``: change the registers of each warp that is here as a whole; wait while they lack."""
+    """``setmaxnreg``: change the registers of each warp that is here as a whole; it may have to wait."""
     chunk, pool = scheduler.chunk, scheduler.chunk.register_pool
     taken, whole = scheduler.taken(step), chunk.mask
     if chunk.is_part or pool is None:
@@ -214,7 +214,7 @@ def change(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     if go.any():
         chunk.enter(go, alone=False)
         scheduler.executed(step, go)
-        if step.form.has("dec"):  # those that wait look again
+        if step.form.has("dec"):  # waiting warps try again, since registers were released
             for at in [at for at in scheduler.parked if at != pc and _changes(scheduler.steps[at])]:
                 scheduler.put(at, scheduler.parked.pop(at))
     return scheduler.go_on(pc + 1, whole & ~late)

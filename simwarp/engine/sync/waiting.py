@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Execute a warp operation, once all live lanes of the member mask are here or at the same operation."""
     chunk = scheduler.chunk
-    if chunk.alone and step.guard is None and _agree(scheduler, step):  # all lanes are here
+    # the lanes of all warps are at this step
+    if chunk.alone and step.guard is None and _agree(scheduler, step):
         _compute_warp(chunk, step)
         scheduler.executed(step, chunk.mask)
         if chunk.live is not scheduler.attendance.warp.settled and step.sources:
@@ -59,7 +60,7 @@ def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def _agree(scheduler: Scheduler, step: Step) -> bool:
-    """Whether the executing lanes that each member mask names all have that same mask."""
+    """Whether, for each member mask, all lanes that it names have the same mask."""
     if not step.sources:
         return True
     chunk, attendance = scheduler.chunk, scheduler.attendance
@@ -75,18 +76,19 @@ def _agree(scheduler: Scheduler, step: Step) -> bool:
 
 
 def _is_partition(named: Any, present: Mask) -> bool:
-    """Whether each present lane names exactly the present lanes that have the same word."""
+    """Whether the present lanes' masks partition them: each mask names exactly the lanes that have it."""
     first = named & (~named + np.uint32(1))
     leader = np.where(named == 0, 0, popc(first - np.uint32(1)))
     alike = (np.take_along_axis(named, leader, axis=1) == named) & (named & LANE_BIT != 0)
     if not (alike | ~present).all():
         return False
-    led = np.where(present & (first == LANE_BIT), popc(named), 0)  # each set once, at its first lane
+    # count each set of lanes once, at its first lane
+    led = np.where(present & (first == LANE_BIT), popc(named), 0)
     return bool((led.sum(axis=1) == present.sum(axis=1)).all())
 
 
 def _alike(members: Any, present: Mask) -> Any:
-    """For each lane, as a word, the present lanes that have the same member mask."""
+    """For each lane, a mask of the present lanes that have the same member mask."""
     members = np.broadcast_to(members, present.shape)
     named = members[present]
     if not (named != named[:1]).any():
@@ -97,7 +99,7 @@ def _alike(members: Any, present: Mask) -> Any:
 def _compute_together(
     scheduler: Scheduler, pc: int, step: Step, places: dict[int, Mask], ready: Mask
 ) -> None:
-    """Execute a warp operation for all ready lanes, wherever they are, and release the waiting ones."""
+    """Execute a warp operation for all ready lanes, at any step, and release the waiting ones."""
     chunk = scheduler.chunk
     here = ready & places[pc]
     if (ready & ~here).any():
@@ -113,7 +115,7 @@ def _compute_together(
 
 
 def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask], ready: Mask) -> None:
-    """Execute a warp operation whose lanes are at several instructions, each with registers of its own."""
+    """Execute a warp operation whose lanes are at several instructions, each with its own registers."""
     chunk = scheduler.chunk
     sources: list[Any] = []
     missing: Mask | None = None
@@ -229,7 +231,7 @@ def _passed(
 ) -> None:
     """Notify the race detector and the observers that lanes pass a barrier of their block."""
     chunk, launch = scheduler.chunk, scheduler.launch
-    chunk.shared.settle()  # if all of it is written, reads skip that check from now on
+    chunk.shared.settle()  # once all shared memory is written, reads skip the check for uninitialised bytes
     if launch.races is not None:
         launch.races.block_barrier(chunk, mask, whole, arrived, mixed)
     for observe in launch.on_barrier:
@@ -289,7 +291,7 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def open_cluster_barrier(scheduler: Scheduler) -> None:
-    """Record the arrivals that a part left, then release the lanes whose cluster barrier is complete."""
+    """Record the arrivals of a part of the chunk, then release lanes whose cluster barrier is complete."""
     barrier = scheduler.cluster_barrier
     waiting = [pc for pc in scheduler.parked if scheduler.steps[pc].kind is CLUSTER_BARRIER]
     for pc in [pc for pc in waiting if scheduler.steps[pc].form.has("arrive")]:
@@ -344,7 +346,7 @@ def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
     for write, value in zip(step.destinations, results, strict=False):
         if write is not None:
             write(chunk, value)
-        chunk.undefined = None  # only the first result can be undefined
+        chunk.undefined = None  # only the first destination can be undefined
 
 
 def _find_undefined(chunk: Chunk, lanes: Mask, member_mask: Any) -> None:

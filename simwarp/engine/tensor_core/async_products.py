@@ -1,4 +1,4 @@
-"""Asynchronous products of warpgroups (PTX ISA 9.7.15): their groups, and when they happen.
+"""Asynchronous products of warpgroups (PTX ISA 9.7.15): their groups, and the times when they execute.
 
 A product happens at a moment between its issue and the end of a wait for its group: as late as possible under
 the schedule "lowest pc", at once under "stack", at random under "random". The products of a warp happen in
@@ -72,7 +72,7 @@ class _Product:
     kept: dict[int, tuple[_Tiles, _Tiles]] = field(default_factory=dict[int, tuple[_Tiles, _Tiles]])
 
     def factors(self, chunk: Chunk, some: _Warps, now: _Some) -> tuple[_Tiles, _Tiles]:
-        """A and B of some warpgroups, for whose warps ``now`` the product happens."""
+        """A and B of some warpgroups; the warps marked in ``now`` execute the product."""
         left = self.a[some] if self.plan.a else _tile(chunk, self.plan, self.a[some], 0)
         right = _tile(chunk, self.plan, self.b[some], 1).swapaxes(-1, -2)
         if self.kept:
@@ -117,7 +117,7 @@ class AsyncProducts:
     # ---- products and groups -------------------------------------------------------------------------
 
     def issue(self, chunk: Chunk, step: Step, rows: _Warps) -> None:
-        """Begin the products of warpgroups, whose warps are (n, 4) rows of the chunk."""
+        """Begin the products of warpgroups; ``rows`` (n, 4) are the chunk's rows of their warps."""
         if not rows.size:
             return
         plan, warps = self._plans[step.number], chunk.warp[:, 0][rows]
@@ -192,7 +192,7 @@ class AsyncProducts:
         chunk.found(fault, lanes)
 
     def _end(self, chunk: Chunk, done: npt.NDArray[np.int64]) -> None:
-        """End the products of each warp up to a number, 0 for none."""
+        """Complete each warp's products up to a number; 0 completes none."""
         for number, made in list(self._products.items()):
             ended = number <= done[made.warps]
             if ended.any():
@@ -206,7 +206,7 @@ class AsyncProducts:
     # ---- what the race detector sees -----------------------------------------------------------------
 
     def _announce(self, chunk: Chunk, made: _Product, read: list[Chunks], rows: _Warps) -> None:
-        """Show the race detector the reads of shared memory at the issue, as a warpgroup's lane 0."""
+        """Report a product's shared-memory reads to the race detector, as by the warpgroup's lane 0."""
         races = chunk.launch.races
         if races is None:
             return
@@ -223,7 +223,7 @@ class AsyncProducts:
                     made.reads[agent] = races.issue(access, ("wgmma", agent))
 
     def _retire(self, chunk: Chunk, made: _Product, last: _Some) -> None:
-        """Show the race detector which warps have waited for their reads."""
+        """Report to the race detector which warps have waited for their product's reads."""
         races = chunk.launch.races
         if races is None:
             return
@@ -248,7 +248,7 @@ class AsyncProducts:
 
     @staticmethod
     def _notify(chunk: Chunk, made: _Product, some: _Warps) -> None:
-        """Notify the observers of stages that products of some warpgroups begin or end to read."""
+        """Notify observers that products of some warpgroups begin or end reading pipeline stages."""
         if not chunk.launch.on_stage:
             return
         stride = np.uint64(chunk.shared_stride)
@@ -274,18 +274,18 @@ class AsyncProducts:
     # ---- moments -------------------------------------------------------------------------------------
 
     def _some_happen(self, chunk: Chunk) -> None:
-        """Let a random part of the pending products happen, under the random schedule."""
+        """Execute a random part of the pending products, under the random schedule."""
         if self._dice is not None:
             for number, made in self._products.items():
                 if made.pending.any() and self._dice.below(2):
                     self._happen_to(chunk, made.warps[self._dice.some(len(made.warps))], number)
 
     def _happen_to(self, chunk: Chunk, warps: _Warps, last: int) -> None:
-        """Let the pending products of some warps happen, up to a number."""
+        """Execute the pending products of some warps, up to a number."""
         self._happen(chunk, self._mask(warps) * np.int64(last))
 
     def _happen(self, chunk: Chunk, last: npt.NDArray[np.int64]) -> None:
-        """Let the pending products of each warp happen, up to a number, 0 for none."""
+        """Execute the pending products of each warp up to a number; 0 executes none."""
         held: _Held | None = None
         for number, made in self._products.items():
             now = made.pending & (number <= last[made.warps])
@@ -300,7 +300,7 @@ class AsyncProducts:
         self._put_back(chunk, held)
 
     def _put_back(self, chunk: Chunk, held: _Held | None) -> None:
-        """Write accumulators back to their registers, and record them as the latest ones."""
+        """Write accumulators back to their registers, and keep them as the last ones written."""
         if held is not None:
             self._written = held.write(chunk)
             self._fences.note_results(chunk, held.plan.d, held.warps[held.here])
@@ -314,7 +314,7 @@ class AsyncProducts:
 
 @dataclass
 class _Held:
-    """Accumulators out of their registers, while products of the same registers and warps follow.
+    """Accumulators kept outside the registers, while more products of the same registers and warps follow.
 
     Attributes
     ----------
@@ -338,7 +338,7 @@ class _Held:
 
     @classmethod
     def of(cls, chunk: Chunk, made: _Product, some: _Warps, now: _Some, before: _Written | None) -> _Held:
-        """The accumulators of some warpgroups of a product, from ``before`` if they were written last."""
+        """The accumulators of some warpgroups of a product; reuses ``before`` if those were written last."""
         plan, warps = made.plan, made.warps[some]
         rows = _rows(chunk, warps)
         if before is not None and before.remain(chunk, plan, warps):
@@ -348,11 +348,11 @@ class _Held:
 
     @property
     def here(self) -> _Some:
-        """(n, 4): the warps in this part of the chunk for which the products happen."""
+        """(n, 4): the warps of this part of the chunk for which the products execute."""
         return self.now & (self.rows >= 0)
 
     def continues(self, made: _Product, some: _Warps, now: _Some) -> bool:
-        """Whether a product has the accumulator registers and warps of the accumulators held here."""
+        """Whether a product has the same accumulator registers and warps as the accumulators held here."""
         same = made.plan.d == self.plan.d and made.plan.shape == self.plan.shape
         return same and np.array_equal(made.warps[some], self.warps) and np.array_equal(now, self.now)
 
@@ -379,10 +379,11 @@ class _Held:
             self.d, self.factors = self.plan.step.function(chunk.launch.cc, a, b, self.d), []
 
     def write(self, chunk: Chunk) -> _Written | None:
-        """Write the accumulators to their registers; returns them if they are those of all warps."""
+        """Write the accumulators to their registers; return them if they cover all warps."""
         self._flush(chunk)
         tiles: npt.NDArray[np.uint32] = self.d.view(np.uint32).reshape(len(self.d), -1)
-        held = tiles.take(self.plan.d_places, axis=-1, mode="wrap")  # which does not check the indices
+        # mode="wrap" skips the check of the indices
+        held = tiles.take(self.plan.d_places, axis=-1, mode="wrap")
         words = np.ascontiguousarray(held.swapaxes(0, 1)).reshape(len(self.plan.d), -1, WARP_SIZE)
         rows, here = self.rows.reshape(-1), self.here.reshape(-1)
         if rows.size == len(chunk.live) and here.all() and (rows == np.arange(rows.size)).all():
@@ -398,7 +399,7 @@ class _Held:
 
 
 class _Written(NamedTuple):
-    """Accumulators as they were written to registers, ``values``, and as a tile, ``d``."""
+    """Accumulators in two forms: ``values``, as written to registers, and ``d``, as a tile."""
 
     plan: Plan
     warps: _Warps
@@ -406,7 +407,7 @@ class _Written(NamedTuple):
     d: _Tiles
 
     def remain(self, chunk: Chunk, plan: Plan, warps: _Warps) -> bool:
-        """Whether a product has these accumulators and no instruction has written their registers since."""
+        """Whether these are a product's accumulators and no instruction has written their registers since."""
         same = plan.d == self.plan.d and plan.shape == self.plan.shape and np.array_equal(warps, self.warps)
         return same and all(
             chunk.registers[slot] is value for slot, value in zip(plan.d, self.values, strict=True)
@@ -422,7 +423,7 @@ def _reads(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], rows: _Warps, m
 
 
 def _tile(chunk: Chunk, plan: Plan, at: npt.NDArray[np.uint64], side: int) -> _Tiles:
-    """The words of A (n, 64, k), or of B (n, columns, k), from the addresses of its chunks."""
+    """The words of A (n, 64, k) or of B (n, columns, k), loaded from the addresses of their chunks."""
     flat = at.reshape(-1)
     data = chunk.shared.peek(flat, _CHUNK_TYPE)
     data = chunk.shared.read(flat, _CHUNK_TYPE) if data is None else data
@@ -449,7 +450,7 @@ def _executing(chunk: Chunk) -> _Warps:
 
 
 def _rows(chunk: Chunk, warps: _Warps) -> _Warps:
-    """The rows of warps in this part of the chunk, -1 for those elsewhere."""
+    """The rows of warps in this part of the chunk; -1 for warps outside it."""
     here = chunk.warp[:, 0]
     rows = np.searchsorted(here, warps).clip(max=here.size - 1)
     return np.where(here[rows] == warps, rows, -1)

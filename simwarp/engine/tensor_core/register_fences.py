@@ -1,4 +1,4 @@
-"""``wgmma.fence``: whether the registers of a product were written since the warpgroup's last one.
+"""``wgmma.fence``: checks whether a product's registers were written since the warpgroup's last fence.
 
 Nothing changes an array of registers in place, so a register whose array is the one of the fence was not
 written. Products of one shape may use the same accumulators without a fence between them (PTX ISA 9.0,
@@ -27,7 +27,7 @@ _Warps = npt.NDArray[np.intp]
 
 @dataclass
 class _Fenced:
-    """The registers of products as they were when some warps executed a fence.
+    """The values of products' registers when some warps executed a fence.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class RegisterFences:
         self._fenced: dict[int, _Fenced] = {}
 
     def fence(self, chunk: Chunk, warps: _Warps) -> None:
-        """Remember the registers as they are now, for some warps."""
+        """Remember the current registers of some warps."""
         values = {slot: chunk.registers[slot] for slot in self._slots}
         self._note(warps, _Fenced(chunk.warp[:, 0], values, chunk.step))
 
@@ -72,7 +72,7 @@ class RegisterFences:
             del self._fenced[number]
 
     def check(self, chunk: Chunk, plan: Plan, warps: _Warps, flying: RegistersInFlight) -> None:
-        """Report warps that issue a product of registers that they wrote since their fence."""
+        """Report warps that issue a product of registers that they wrote after their fence."""
         for number in np.unique(self._latest[warps]).tolist():
             mine = warps[self._latest[warps] == number]
             if not number:
@@ -137,7 +137,7 @@ class RegisterFences:
         chunk.found(fault, lanes)
 
     def note_results(self, chunk: Chunk, slots: tuple[int, ...], warps: _Warps) -> None:
-        """Note that products of some warps, and no instruction, wrote accumulators."""
+        """Note that products of some warps were the last to write accumulators."""
         for number in np.unique(self._latest[warps]).tolist():
             if number not in self._fenced:
                 continue
@@ -165,7 +165,7 @@ class RegisterFences:
 
 
 def _of_warps(value: Any, known: _Warps, warps: _Warps) -> Any:
-    """The rows of a register, of the warps ``known``, that belong to other warps; None if unwritten."""
+    """The rows of a register that belong to ``warps``, of rows for the warps ``known``; None if unwritten."""
     if value is None:
         return None
     rows = np.searchsorted(known, warps).clip(max=known.size - 1)

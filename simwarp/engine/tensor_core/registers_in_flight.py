@@ -110,7 +110,7 @@ class RegistersInFlight:
                 chunk.partial.setdefault(slot, guard)
 
     def _regroup(self, slots: tuple[int, ...]) -> _Accumulators:
-        """Make the accumulators of a product one entry, which may have been parts of others."""
+        """Merge the accumulators of a product into one entry; they may have belonged to several."""
         latest = np.zeros(self._size, np.int64)
         for slot in slots:
             old = self._accumulators.get(slot)
@@ -142,7 +142,7 @@ class RegistersInFlight:
         return self._origins.setdefault(slot, InFlight(self, slot))
 
     def unmark(self, chunk: Chunk, done: _Numbers) -> None:
-        """Take registers out of flight whose latest product has ended; ``done`` is by warp."""
+        """Mark registers as defined again once their latest product has ended; ``done`` is by warp."""
         for made in {id(made): made for made in self._accumulators.values()}.values():
             ended = (made.latest > 0) & (made.latest <= done)
             if ended.any():
@@ -180,14 +180,14 @@ class RegistersInFlight:
                 del chunk.partial[slot]
                 chunk.origins.pop(slot, None)
                 chunk.bits.pop(slot, None)
-            if chunk.is_part:  # so that `Chunk.absorb` sees a change
+            if chunk.is_part:  # copy the register, so that `Chunk.absorb` detects the change
                 chunk.registers[slot] = np.array(np.broadcast_to(chunk.registers[slot], chunk.live.shape))
 
     def check_defined(self, chunk: Chunk, d: tuple[int, ...], added: Mask) -> None:
         """Report uninitialised accumulators that a product adds to in some lanes."""
         first = self._accumulators.get(d[0])
         if first is not None and first.slots == d and not (added & ~self.lanes(chunk, d[0])).any():
-            return  # they are those of a product in flight
+            return  # the undefined accumulators are those of a product in flight
         known = set[tuple[int, int]]()
         for slot in d:
             if chunk.registers[slot] is None or slot in chunk.partial:
@@ -242,12 +242,12 @@ class RegistersInFlight:
             chunk.found(self.fault(chunk, slot, int(flying.argmax()), what), flying)
 
     def check_inputs(self, chunk: Chunk, d: tuple[int, ...]) -> None:
-        """Report accumulators of a new product from which one in flight reads A."""
+        """Report accumulators of a new product that a product in flight reads as A."""
         for slot in self._inputs.keys() & set(d):
             self.check_write(chunk, slot)
 
     def fault(self, chunk: Chunk, slot: int, lane: int, what: str) -> KernelFault:
-        """The fault for a lane that uses a register in flight, or uses it undefined for another reason."""
+        """The fault of a lane that uses a register in flight, or a register undefined for another reason."""
         warp, name = int(chunk.warp[lane // WARP_SIZE, 0]), self._program.registers[slot]
         made, inputs = self._accumulators.get(slot), self._inputs.get(slot)
         number = 0 if made is None else int(made.latest[warp])

@@ -1,4 +1,4 @@
-"""Matrix products of warpgroups: where the four warps meet, and the operands that they name.
+"""Matrix products of warpgroups: the meeting of their four warps, and the operands that they name.
 
 `product` and `order` take a scheduler, the number of the current step and the step, and return the next step
 of the current group; `simwarp.engine.tensor_core.async_products` holds the products until they happen.
@@ -37,7 +37,7 @@ _Words = npt.NDArray[np.uint64]
 
 
 def product(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Issue ``wgmma.mma_async`` for each warpgroup whose 128 lanes are all here; other lanes wait."""
+    """Issue ``wgmma.mma_async`` for each warpgroup with all 128 lanes at this step; other lanes wait."""
     chunk = scheduler.chunk
     assert chunk.products is not None
     if (
@@ -56,7 +56,7 @@ def product(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     number = _warpgroups(chunk)
     came, lost = (_count(number, lanes) for lanes in (taken, ~taken & (~chunk.live | whole)))
     if not chunk.is_part:
-        lost += _LANES - _count(number, np.ones_like(taken))  # warps that the block does not have
+        lost += _LANES - _count(number, np.ones_like(taken))  # count warps beyond the end of the block, too
     broken = (came > 0) & (lost > 0)
     if broken.any():
         _find_missing(chunk, taken & broken[number][:, None], int(lost[broken][0]))
@@ -198,18 +198,18 @@ def chunks_of(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) ->
     key = name, words.tobytes(), chunk.warp[:, 0][warps].tobytes()
     chunks = plan.known.get(key)
     if chunks is None:
-        found = Descriptors.of(words)
-        _check_fields(chunk, found, words, warps, name)
+        descriptors = Descriptors.of(words)
+        _check_fields(chunk, descriptors, words, warps, name)
         side = "AB".index(name)
         extent, k_major = (64, plan.n)[side], plan.k_major[side]
-        at = found.chunks(extent, plan.k * plan.word.itemsize // CHUNK if k_major else plan.k, k_major)
-        outside = _outside(chunk, found, at, warps, name)
+        at = descriptors.chunks(extent, plan.k * plan.word.itemsize // CHUNK if k_major else plan.k, k_major)
+        outside = _outside(chunk, descriptors, at, warps, name)
         at = at + chunk.shared_start[warps[:, 0]][:, :, None]
         if outside is not None:
             at = np.where(outside, NOWHERE, at)
-        faulty = outside is not None or found.reserved.any()
+        faulty = outside is not None or descriptors.reserved.any()
         chunks = Chunks(at, None if faulty or len(plan.known) >= _KNOWN else {})
-        if chunks.accesses is not None:  # kept are the first ones that come
+        if chunks.accesses is not None:  # the first operands of each product are kept
             plan.known[key] = chunks
     _examine(chunk, chunks.at, warps)
     if chunk.tiles is not None:
@@ -217,36 +217,36 @@ def chunks_of(chunk: Chunk, plan: Plan, words: Any, warps: _Warps, name: str) ->
     return chunks
 
 
-def _check_fields(chunk: Chunk, found: Descriptors, words: _Words, warps: _Warps, name: str) -> None:
+def _check_fields(chunk: Chunk, descriptors: Descriptors, words: _Words, warps: _Warps, name: str) -> None:
     """Report matrix descriptors whose reserved bits are set."""
-    bad = found.reserved != 0
+    bad = descriptors.reserved != 0
     if bad.any():
         which = int(bad.argmax())
         fault = WrongDescriptor(
             f"the descriptor of {name} has bits that have no meaning",
-            f"descriptor {int(words[which]):#018x}: {int(found.reserved[which]):#x}",
+            f"descriptor {int(words[which]):#018x}: {int(descriptors.reserved[which]):#x}",
             "set the other bits to 0 (PTX ISA, section 9.7.15.5.1.2.2)",
         )
-        fault.address = fault.offset = int(found.start[which])
+        fault.address = fault.offset = int(descriptors.start[which])
         fault.space, fault.width = "shared", CHUNK
         chunk.found(fault, lanes_of(chunk, warps[bad]))
 
 
 def _outside(
-    chunk: Chunk, found: Descriptors, at: _Words, warps: _Warps, name: str
+    chunk: Chunk, descriptors: Descriptors, at: _Words, warps: _Warps, name: str
 ) -> npt.NDArray[np.bool_] | None:
-    """The chunks that are not in the shared variable in which the matrix starts; None if there are none."""
+    """The chunks outside the shared variable in which the matrix starts; None if there are none."""
     size = chunk.launch.shared_size
-    low, high = np.zeros_like(found.start), np.full_like(found.start, size)
+    low, high = np.zeros_like(descriptors.start), np.full_like(descriptors.start, size)
     for first, end in chunk.program.shared_variables.values():
-        here = (found.start >= first) & (found.start < min(end, size))
+        here = (descriptors.start >= first) & (descriptors.start < min(end, size))
         low[here], high[here] = first, min(end, size)
     outside = (at < low[:, None, None]) | (at + np.uint64(CHUNK) > high[:, None, None])
     if not outside.any():
         return None
     bad = outside.any(axis=(1, 2))
     which = int(bad.argmax())
-    start, offset = int(found.start[which]), int(at[which][outside[which]][0])
+    start, offset = int(descriptors.start[which]), int(at[which][outside[which]][0])
     names = [
         plain_variable(variable)
         for variable, (first, end) in chunk.program.shared_variables.items()
@@ -255,8 +255,8 @@ def _outside(
     where = " or ".join(sorted(names)) if names and offset + CHUNK <= size else "the block's shared memory"
     fault = OutOfBounds(
         f"the descriptor of {name} reaches outside {where}",
-        f"byte {offset} of {size}; start {start}, leading offset {int(found.leading[which])}, "
-        f"stride offset {int(found.stride[which])}, swizzle {int(found.span[which])}",
+        f"byte {offset} of {size}; start {start}, leading offset {int(descriptors.leading[which])}, "
+        f"stride offset {int(descriptors.stride[which])}, swizzle {int(descriptors.span[which])}",
         "check the offsets against the tile's layout, and where the tile starts",
         allocation=where,
     )

@@ -1,4 +1,4 @@
-"""Matrix instructions, which a whole warp executes on fragments in its registers."""
+"""Matrix instructions on fragments in registers; a whole warp executes each."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ROW_BITS = 16
 def whole_warp(
     execute: Callable[[Chunk, Step], None], scheduler: Scheduler, pc: int, step: Step
 ) -> int | None:
-    """Execute a matrix instruction for each warp whose 32 lanes are all here; the other lanes wait."""
+    """Execute a matrix instruction for each warp with all 32 lanes at this step; other lanes wait."""
     chunk = scheduler.chunk
-    if chunk.active is None and step.guard is None:  # every lane of every warp
+    if chunk.active is None and step.guard is None:  # all lanes of all warps execute the step
         execute(chunk, step)
         scheduler.executed(step, chunk.mask)
         return pc + 1
@@ -144,7 +144,7 @@ def store(chunk: Chunk, step: Step) -> None:
 
 
 def _has_stride(step: Step) -> bool:
-    """Whether an instruction has one address and a stride, instead of an address for each row."""
+    """Whether an instruction takes one address and a stride, rather than one address per row."""
     return "stride:" in step.row.syntax
 
 
@@ -199,7 +199,7 @@ def _stride(chunk: Chunk, step: Step, operand: Operand) -> Any:
 
 
 def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
-    """A value as (warps, 1), or one number; report warps whose lanes do not agree."""
+    """A value as (warps, 1), or as one number; report warps whose lanes have different values."""
     if np.ndim(value) < 2 or value.shape[1] == 1:
         return value
     first = np.take_along_axis(value, chunk.mask.argmax(axis=1)[:, None], axis=1)

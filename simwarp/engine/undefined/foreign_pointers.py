@@ -48,7 +48,7 @@ class Foreign(NamedTuple):
     steps: _Threads
 
     def of(self, threads: _Threads) -> tuple[npt.NDArray[np.intp], Mask]:
-        """For each thread the index of the load that gave it a foreign pointer, and whether there is one."""
+        """For each thread, the index of the load that gave it a foreign pointer, and whether it has one."""
         return _find(self.threads, threads)
 
     @staticmethod
@@ -61,7 +61,7 @@ class Foreign(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Words of one memory that hold addresses in shared or local memory, sorted by their own address."""
+    """Words of one memory that contain addresses in shared or local memory, sorted by position."""
 
     at: _Words
     values: _Words
@@ -69,7 +69,7 @@ class Cells(NamedTuple):
     steps: _Threads
 
     def find(self, at: _Words) -> tuple[npt.NDArray[np.intp], Mask]:
-        """For each address the position of the word there, and whether there is one."""
+        """For each address, the position of its word in these cells, and whether there is one."""
         return _find(self.at, at)
 
     def some(self, which: npt.NDArray[Any]) -> Cells:
@@ -77,13 +77,13 @@ class Cells(NamedTuple):
         return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
 
     def and_then(self, later: Cells) -> Cells:
-        """These words followed by those of a later store, ``later``."""
+        """These words, followed by the words of a later store."""
         pairs: Any = zip(self, later, strict=True)
         return Cells(*map(np.concatenate, pairs))
 
 
 def _find(held: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], Mask]:
-    """For each wanted value its position in an ascending array, and whether it is there."""
+    """For each wanted value, its position in an ascending array, and whether the array contains it."""
     at = np.searchsorted(held, wanted).clip(max=held.size - 1)
     return at, held[at] == wanted
 
@@ -133,7 +133,7 @@ class Lent:
             self.cells.pop(memory, None)
 
     def lenders(self, chunk: Chunk) -> tuple[_Threads, _Threads]:
-        """(warps, 32) each: the thread and the step from which each stored address came.
+        """(warps, 32) each: the thread and the step that each stored address came from.
 
         Call it after the store's operand was read.
         """
@@ -158,7 +158,7 @@ class Lent:
         if before is not None:
             stays = ~np.isin(before.at, at) | np.isin(
                 before.at, given.at
-            )  # an earlier lender of an overwritten word makes its owner ambiguous
+            )  # a word that an earlier pointer was stored to may have several owners
             given = before.some(stays).and_then(given)
         self._keep(memory, _agreed(chunk, given))
 
@@ -221,7 +221,7 @@ class Lent:
 
 
 def _agreed(chunk: Chunk, given: Cells) -> Cells:
-    """Keep the last store to each word, sorted by address; a word with several owners gets no lender."""
+    """Keep the last store to each word, sorted by address; a word with several owners has no lender."""
     if not given.at.size:
         return given
     given = given.some(np.argsort(given.at, kind="stable"))

@@ -82,7 +82,7 @@ class UnwrittenMemory(NamedTuple):
     whole: npt.NDArray[np.bool_]
 
     def of(self, threads: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """For each thread the index of its read, and whether there is one."""
+        """For each thread, the index of its read, and whether it made one."""
         order = np.argsort(self.threads)
         at = order[np.searchsorted(self.threads, threads, sorter=order).clip(max=order.size - 1)]
         return at, self.threads[at] == threads
@@ -90,7 +90,7 @@ class UnwrittenMemory(NamedTuple):
     def is_part_of_value(
         self, memory: Memory | None, threads: npt.NDArray[np.int64], addresses: Addresses
     ) -> npt.NDArray[np.bool_]:
-        """Whether threads store a partly written value: some of its bits were written when they loaded it.
+        """Whether threads store a partly written value: some of its bits were written at the load.
 
         With ``memory``, a value stored back to its own address counts, too.
         """
@@ -168,11 +168,11 @@ def of_load(chunk: Chunk, step: Step, place: Target, dtype: np.dtype[Any], count
     """The undefined bits of ``count`` elements that each executing lane loads; None if there are none."""
     memory, at = place.memory, np.broadcast_to(place.address, chunk.mask.shape)[chunk.mask]
     width = dtype.itemsize * count
-    found = memory.unwritten_bits(at, width)
-    bad = found.any(axis=1)
+    unwritten = memory.unwritten_bits(at, width)
+    bad = unwritten.any(axis=1)
     if not bad.any():
         return None
-    words = found.view(f"u{dtype.itemsize}").reshape(-1, count)
+    words = unwritten.view(f"u{dtype.itemsize}").reshape(-1, count)
     whole = (words == all_undefined(words)).any(axis=1)
     bits = [np.zeros(chunk.mask.shape, words.dtype) for _ in range(count)]
     for i, element in enumerate(bits):
@@ -201,7 +201,7 @@ class Stored(NamedTuple):
 
     @classmethod
     def of(cls, chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> Stored | None:
-        """The undefined bits that a store of ``count`` elements writes, once its operand is read, or None."""
+        """The undefined bits that a store of ``count`` elements writes, once its operand is read; or None."""
         if chunk.undefined_now() is None or isinstance(chunk.undefined_from, Foreign):
             return None
         return cls(_of_operand(chunk, step.sources[0], count, dtype), chunk.undefined_from)
@@ -304,7 +304,7 @@ def all_undefined(value: Any) -> Any:
 def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
     """Report that lanes use an undefined value in the current step."""
     if isinstance(origin, Foreign):
-        return  # it has a value; only accesses through it are faults
+        return  # the pointer has a value; only accesses through it are faults
     undefined, lane = cast("_Undefined", origin), int(lanes.argmax())
     fault, place = undefined.fault(chunk, lane), chunk.place(lane)
     if isinstance(undefined, InFlight):

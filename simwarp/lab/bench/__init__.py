@@ -1,1 +1,1 @@
-"""Products and convolutions of ±1 beside other libraries': problems, peers, and rounds of measurements."""
+"""Benchmarks of ±1 products and convolutions against other libraries: problems, peers, measurements."""

@@ -1,4 +1,4 @@
-"""Other libraries that multiply ±1 on a GPU, as numbers: torch's and CuPy, if they are installed."""
+"""Other libraries' products of ±1 as numbers on a GPU: torch's and CuPy's, if installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simwarp.lab.network_studies import Timer
 
 
 class LeftOutError(Exception):
-    """Raised when a library cannot be measured beside simwarp; its text is the reason."""
+    """Raised when a library cannot be compared with simwarp; the text is the reason."""
 
 
 def found(name: str) -> Any:
@@ -23,12 +23,12 @@ def found(name: str) -> Any:
     except ImportError as error:
         raise LeftOutError(error) from None
     if not library.cuda.is_available():
-        raise LeftOutError("it finds no GPU")
+        raise LeftOutError(f"{name} finds no GPU")
     return library
 
 
 class TorchClock:
-    """The events and graphs of torch, as a `Timer` takes them from a device."""
+    """The events and graphs of torch, in the interface that a `Timer` needs of a device."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -60,12 +60,12 @@ class Torch:
         self.version = self.torch.__version__
 
     def products(self, problem: Product) -> Iterator[Case]:
-        """Products of float16 and of int8; columns of B lie as rows for the latter."""
+        """Products of float16 and of int8; the columns of B are contiguous for int8."""
         torch = self.torch
         a, b = (torch.from_numpy(x).cuda() for x in (problem.a, problem.b))
         halves, lines = [a.half(), b.half()], b.t().contiguous().t()
         yield self._case(problem, "float16", "float16", lambda: halves[0] @ halves[1], problem.moved(2, 2))
-        if problem.n > 16 and problem.n % 8 == 0:  # as cuBLASLt takes int8
+        if problem.n > 16 and problem.n % 8 == 0:  # cuBLASLt multiplies int8 matrices only of these sizes
             yield self._case(problem, "int8", "int32", lambda: torch._int_mm(a, lines), problem.moved(1, 4))
 
     def convolutions(self, problem: Convolution) -> Iterator[Case]:
@@ -97,7 +97,7 @@ class Torch:
 
 
 class Cupy:
-    """CuPy, measured by its matrix product in float16."""
+    """CuPy, of which the matrix product in float16 is measured."""
 
     name = "cupy"
 

@@ -1,4 +1,4 @@
-"""The problems of the benchmark: products and convolutions of random ±1, our calls, parts of the answers."""
+"""Problems of the benchmark: random ±1 products and convolutions, our calls, checks of parts of answers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ WINDOW = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A call whose answer is checked, and whose time is taken."""
+    """A call of a library: its answer is checked, and its time measured."""
 
     who: str
-    operands: str  # the format on the device
-    output: str  # the format of the result
-    call: Callable[[], Any]  # queues the work, and returns its result
-    right: Callable[[Any], bool]  # the check of a result
+    operands: str  # the operands' format on the device
+    output: str  # the result's format
+    call: Callable[[], Any]  # a function that queues the work and returns its result
+    right: Callable[[Any], bool]  # a function that checks the result
     moved: float  # bytes of operands and output, each once
     meter: Any  # a Timer or Counter of the kernels alone; None if the call cannot be captured
-    wait: Callable[[], None]  # waits for all work
+    wait: Callable[[], None]  # a function that waits for all work
 
 
 class Product:
@@ -145,7 +145,7 @@ def _ours(
     prepared, real = operands
     n = prepared[1].shape[-1]
     thresholds, flip = (device.upload(np.zeros(n, dtype)) for dtype in (np.int32, np.uint8))
-    rule = {"thresholds": thresholds, "flip": flip}  # bits are the signs of dot products
+    rule = {"thresholds": thresholds, "flip": flip}  # thresholds of 0 give the signs of dot products as bits
 
     def has_dots(c: Any) -> bool:
         return problem.is_right(c.download())
@@ -171,7 +171,7 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Signs:
 
 
 def _agree(found: Any, dots: npt.NDArray[np.int32]) -> bool:
-    """True if numbers equal dot products; floats may be off by less than the distance of two of these."""
+    """True if numbers equal dot products; floats may differ by less than a step between dot products."""
     if found.dtype.kind == "i":
         return np.array_equal(found, dots)
     return bool((np.abs(found.astype(np.float64) - dots) <= 0.5 + np.abs(dots) / 1024).all())

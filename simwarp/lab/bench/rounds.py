@@ -1,4 +1,4 @@
-"""Measurements in rounds, each once in every round, so that a neighbour's work changes one of them only."""
+"""Interleaved measurements: each runs once per round, so that a disturbance affects one round only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Timing:
         self._rounds: list[tuple[float, ...]] = []
 
     def add_round(self) -> None:
-        """Take the measurement once more, and keep its times."""
+        """Run the measurement once more, and keep its times."""
         times = self._measure()
         self._rounds.append(times if isinstance(times, tuple) else (times,))
 
@@ -39,18 +39,18 @@ class Timing:
 
 
 class Rounds:
-    """Measurements that are interleaved: every round takes each of them once."""
+    """Interleaved measurements: every round runs each of them once."""
 
     def __init__(self) -> None:
         self._timings: list[Timing] = []
 
     def timing(self, measure: Measure) -> Timing:
-        """Add a measurement that every round takes; returns its `Timing`."""
+        """Add a measurement to all rounds; return its `Timing`."""
         self._timings.append(Timing(measure))
         return self._timings[-1]
 
     def measure(self, rounds: int, progress: Progress) -> int:
-        """Run the rounds, each on the core that is disturbed least at its start; returns how many count.
+        """Run the rounds, each on the least disturbed core; return the number of rounds that count.
 
         Ctrl-C ends them, and drops the round that it meets.
         """
@@ -104,7 +104,7 @@ def on_core(core: int) -> Generator[None]:
 
 
 def quietest_core() -> int:
-    """The core on which work after a wait of some milliseconds is fastest: its caches are disturbed least."""
+    """The core on which work runs fastest after some milliseconds of sleep, with the fewest disturbances."""
     times: dict[int, float] = {}
     for core in os.sched_getaffinity(0):
         with on_core(core):

@@ -1,4 +1,4 @@
-"""The rows of ``simwarp bench``: each call's time and that of its kernels, or what the simulator executes."""
+"""The rows of ``simwarp bench``: times of calls and of their kernels, or simulated instruction counts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _problem(kind: str, size: int) -> Problem:
 
 
 def _peers(makers: Iterable[Callable[[], Any]]) -> tuple[list[Any], dict[str, str]]:
-    """The installed peers, and the reasons why the others are left out."""
+    """The installed peers, and the reason for each one that is left out."""
     have, left_out = list[Any](), dict[str, str]()
     for make in makers:
         try:
@@ -111,7 +111,7 @@ def _peers(makers: Iterable[Callable[[], Any]]) -> tuple[list[Any], dict[str, st
 
 
 def _cases(problem: Problem, device: Any, peers: Sequence[Any], left_out: dict[str, str]) -> Iterator[Case]:
-    """Yield the cases of our library, then of the others; a case that its library refuses is left out."""
+    """Yield the cases of our library, then of others, without cases that their library refuses."""
     yield from problem.ours(device, Timer(device))
     for peer in peers:
         try:
@@ -124,7 +124,7 @@ def _cases(problem: Problem, device: Any, peers: Sequence[Any], left_out: dict[s
 
 
 def _measured(rounds: Rounds, problem: Problem, case: Case) -> Measured:
-    """A case whose call, and kernels if it has a meter, are timed in every round."""
+    """Measure a case in every round: its call, and its kernels if it has a meter."""
     call = rounds.timing(partial(medians, case.call, case.wait))
     if case.meter is None:
         return Measured(problem, case, call, None)
@@ -143,7 +143,7 @@ def _row(problem: Problem, case: Case) -> Facts:
 
 
 def _times(one: Measured) -> Facts:
-    """The times of a row, until the result is there, until the call returns, and of the kernels; rates."""
+    """The times of a row (until the result, until the call returns, of the kernels), and its rates."""
     seconds, returns = one.call.medians
     kernels = None if one.kernels is None else one.kernels.medians[0]
     rates = {
@@ -161,9 +161,9 @@ def _facts(kind: str, device: Any, rows: list[Facts], **others: Any) -> Facts:
 
 
 def _check(problem: Problem, case: Case) -> None:
-    """Make the call once, and refuse a wrong answer."""
+    """Run the call once; raise WrongAnswerError if its answer is wrong."""
     if not case.right(case.call()):
         raise WrongAnswerError(
             f"{problem.name}: the answer of {case.who}, {case.operands} to {case.output}, is wrong\n"
-            "its time would say nothing\nrun simwarp verify, and report what it finds"
+            "the time of a wrong answer means nothing\nrun simwarp verify, and report what it finds"
         )

@@ -1,4 +1,4 @@
-"""The steps of a call on its timeline: first tile and routine, a peer copy, first and last write-back."""
+"""Milestones of a call on its timeline: first tile and routine, a peer copy, first and last write-back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def marks_of_report(facts: Facts) -> list[Mark]:
 
 
 def marks_of(records: Iterable[Record]) -> list[Mark]:
-    """The steps of a call that a timeline marks, such as the first arrived tile, in order of time."""
+    """The milestones of a call on its timeline, such as the first arrived tile, in order of time."""
     ordered = sorted(records, key=lambda one: (one.end, one.start))
     found = [
         _mark(ordered, "in", "the first tile has arrived"),

@@ -1,4 +1,4 @@
-"""What one call did on a machine, as plain data: times by device, bytes by route, the timeline."""
+"""The report of one call on a machine, as plain data: times by device, bytes by route, the timeline."""
 
 from __future__ import annotations
 
@@ -108,12 +108,13 @@ def _check(request: Request, given: Any, result: Any) -> None:
     if not error <= 1:
         raise WrongResultError(
             f"{request.routine} of {request.problem.m} x {request.problem.n} is wrong: {error:.3g} times the"
-            " bound of its rounding errors\nits times would say nothing\nrun simwarp verify --case blas3"
+            " bound of its rounding errors\ntimes of a wrong result mean nothing\n"
+            "run simwarp verify --case blas3"
         )
 
 
 def outcome(on: Host, counts: gpu.blas3.Statistics, operations: float) -> Facts:
-    """Seconds, bytes and counts of a call that was the first on its machine."""
+    """Seconds, bytes and counts of a machine's first call."""
     timeline: Timeline = on.machine.timeline
     ends = _ends(timeline, on.machine.devices)
     return {
@@ -143,7 +144,7 @@ def _ends(timeline: Timeline, devices: int) -> list[float]:
 
 
 def read(path: Path) -> Facts:
-    """The report of another run; raises InputFileError for anything else."""
+    """Read the report of another run; raise InputFileError for any other file."""
     with open_input(path, _ADVICE) as file:
         text = file.read()
     try:
@@ -162,9 +163,9 @@ def _check_report(found: Any) -> None:
     if not all(isinstance(word, str) for word in [*words, *gpus]):
         raise TypeError("a name of the routine, of the machine or of a GPU is not a text")
     if not all(math.isfinite(number) for number in numbers):
-        raise ValueError("sizes and times are finite")
+        raise ValueError("a size or a time is not finite")
     for one in Timeline.from_json(json.dumps(found["timeline"])):
         if one.kind not in _KINDS or one.device not in range(len(gpus)) or one.stream != int(one.stream):
             raise ValueError(f"unknown device or kind: {one}")
         if not (math.isfinite(one.start) and math.isfinite(one.end) and one.start <= one.end):
-            raise ValueError(f"times are finite, and the end is behind the start: {one}")
+            raise ValueError(f"a time is not finite, or the end is before the start: {one}")

@@ -1,4 +1,4 @@
-"""A call of level-3 BLAS by its routine, sizes and flags, with matrices made for it."""
+"""A call of level-3 BLAS: its routine, sizes and flags, and generated matrices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Request:
 
     routine: str  # the BLAS name
     problem: Problem
-    flags: dict[str, str]  # the letters of the flags that were given
+    flags: dict[str, str]  # the letters of the flags that the caller set
 
     @classmethod
     def of(
@@ -51,9 +51,11 @@ class Request:
         _check_flags(routine, given)
         row = ROWS[routine[1:]]
         if k is not None and not row.has_k:
-            raise SchemeError(f"{routine} has no K={k}\nits sums are as long as A is wide\nleave K out")
+            raise SchemeError(
+                f"{routine} has no K={k}\nthe length of its sums is the order of A\nleave K out"
+            )
         beta = beta if row.result == "c" else 0.0
-        # one tile: only the problem is wanted here
+        # one tile: only the checked problem is needed here
         plan = gpu.blas3.explain(routine, m, n, k, alpha=alpha, beta=beta, tile=1 << 40, **given)
         return cls(routine, plan.problem, given)
 

@@ -1,4 +1,4 @@
-"""The rows of ``simwarp blas bench``: square calls by every policy, on some of a machine's devices."""
+"""The rows of ``simwarp blas bench``: square calls by every policy, on 1, 2 … devices of a machine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _COUNTS = ("tasks", "stolen", "hits", "peer_hits", "misses", "evictions", "stall
 class Grid(NamedTuple):
     """The runs: each routine with each size, number of devices, tile and policy."""
 
-    topology: str  # of the simulated machine
+    topology: str  # a topology of `simwarp.machine`, for the simulated machine
     routines: Sequence[str]
     sizes: Sequence[int]
-    devices: Sequence[int] | None  # None: all
+    devices: Sequence[int] | None  # None: all devices
     tiles: Sequence[int]
     variants: Sequence[str]
-    device: str = "sim"  # or "cuda": GPUs
+    device: str = "sim"  # "sim", or "cuda" for GPUs
 
 
 def measured(grid: Grid, progress: Progress) -> Facts:
@@ -64,7 +64,10 @@ def _check(grid: Grid) -> None:
     for name in grid.variants:
         variant(name)
     if wrong := [number for number in (*grid.sizes, *grid.tiles) if number < 1]:
-        raise ShapeError(f"a size or a tile is {wrong[0]}\nthey are 1 or more\ngive other --sizes or --tiles")
+        raise ShapeError(
+            f"a size or a tile is {wrong[0]}\nsizes and tiles must be 1 or more\n"
+            "give other --sizes or --tiles"
+        )
 
 
 def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str) -> Facts:

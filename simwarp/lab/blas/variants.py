@@ -28,7 +28,7 @@ VARIANTS: dict[str, Options] = {
 
 
 def variant(name: str) -> Options:
-    """The options of a name; raises SchemeError for another name.
+    """The options of a variant by its name; raises SchemeError for an unknown name.
 
     >>> variant("fifo").order, variant("fifo").advance
     ('fifo', 'batch')

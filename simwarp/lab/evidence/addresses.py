@@ -1,4 +1,4 @@
-"""Probes of instructions on addresses: generic ones, state spaces, and the blocks of a cluster.
+"""Probes of address instructions: generic addresses, state spaces, and the blocks of a cluster.
 
 Addresses depend on the device, so results are differences of addresses, and the words at them.
 """
@@ -13,7 +13,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def conversion(row: Row, form: Form) -> Probe:
-    """Probe an address conversion to generic and back; both addresses must have the same word."""
+    """Probe an address conversion to generic and back; both addresses must reach the same word."""
     writer, where = Writer(form.opcode), space(form)
     writer.take("a", "b32")
     _stored(writer, where, "cell")

@@ -65,7 +65,7 @@ def parse_bound(text: str) -> Bound:
 def measure(
     bound: Bound, kind: str, operand: Words, expected: Words, got: Words
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Errors in the bound's unit, and whether each is allowed; for a packed pair, those of the worse half.
+    """Errors in the bound's unit, and whether each is allowed; a packed pair has the worse half's error.
 
     The expected result is the exact one, rounded, so that rounding is added to the bound. If only one
     result is NaN or infinite, the error is infinite; outside the bound's domain it is 0.

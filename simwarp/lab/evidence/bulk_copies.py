@@ -1,4 +1,4 @@
-"""Probes of bulk copies and reductions: each thread moves 16 bytes of its own, by an mbarrier of its own.
+"""Probes of bulk copies and reductions: each thread moves its own 16 bytes with its own mbarrier.
 
 What goes from shared memory to the cluster goes to the same thread of the other one of two blocks: without a
 cluster such an instruction is illegal on an H200.
@@ -42,7 +42,7 @@ def is_remote(form: Form) -> bool:
 
 
 def _across(writer: Writer, form: Form) -> tuple[str, str]:
-    """The addresses of the other block's cell and mbarrier, behind a barrier of the cluster."""
+    """The addresses of the other block's cell and mbarrier, valid after a cluster barrier."""
     writer.declare("b64 far farther, b32 rank")
     writer.line("mov.u32 %rank, %cluster_ctarank; xor.b32 %rank, %rank, 1;")
     space = ".shared::cluster" if form.has("shared::cluster") else ""
@@ -64,7 +64,7 @@ def group(row: Row, form: Form) -> Probe:
 
 
 def arrival(row: Row, form: Form) -> Probe:
-    """A copy of each thread whose end is an arrival at its mbarrier, or something that a phase waits for."""
+    """Probe a copy of each thread that ends with an arrival at its mbarrier, or with bytes of a phase."""
     writer = _writer(form)
     writer.line("cp.async.ca.shared.global [%cell], [%in], 16;")
     at = "%own" if ".shared" in form.opcode else writer.register("generic", "b64")
@@ -110,7 +110,7 @@ def _writer(form: Form) -> Writer:
 
 
 def _values(form: Form) -> tuple[str, int]:
-    """The registers that hold the first bytes of a and b, as an operand, and how many bytes they are."""
+    """The operand with the registers of the first bytes of a and b, and the number of these bytes."""
     size, count = DTYPES[form.T].itemsize, form.vector
     names = [f"%w{i}" for i in range(4)] if size == 4 else ["%a", "%b"]
     written = ", ".join(names[:count])

@@ -48,7 +48,7 @@ def probe_of(opcode: str) -> Probe:
 
 
 def maker(row: Row) -> Make | None:
-    """The function that writes a row's probes, found by its name, else its kind; None without one."""
+    """The function that writes a row's probes, by the row's name or kind; None if there is none."""
     made = control.BY_NAME.get(row.name) or AUTOMATIC.get(row.kind) or control.BY_KIND.get(row.kind)
     return made or (memory.atomic if row.kind.access else None)
 

@@ -1,4 +1,4 @@
-"""Probes written by hand: control flow, barriers, fences, and others without operands to cross.
+"""Probes written by hand: control flow, barriers, fences, and others whose operands are not crossed.
 
 A row whose instruction computes nothing needs its own kernel: one whose results would differ if
 the instruction did something else, or nothing.
@@ -59,7 +59,7 @@ _TWICE = """.func (.param .b32 doubled) twice(.param .b32 number)
 
 
 def call(row: Row, form: Form) -> Probe:
-    """Probe a call of a function, by its name into d and through its address into e."""
+    """Probe a call of a function: by its name with result d, and through its address with result e."""
     writer = _writer(form, "b32 d e, b64 function")
     writer.line("prototype: .callprototype (.param .b32 _) _ (.param .b32 _);")
     for result, target in (("%d", "twice, (given)"), ("%e", "%function, (given), prototype")):
@@ -129,7 +129,7 @@ def arrival(row: Row, form: Form) -> Probe:
 
 
 def block_reduction(row: Row, form: Form) -> Probe:
-    """Probe a barrier reduction; by block, the predicate holds for no thread, one, all except one, or all."""
+    """Probe a barrier reduction; by block, the predicate is true in no thread, one, all but one, or all."""
     kind = form.resolve(row.destinations[0].kind)
     writer = _writer(form, f"b32 turn, pred p, b32 thread_or_turn, pred everyone, {kind} d e")
     # In every other block the predicate holds for all threads, or, negated, for none.
@@ -161,7 +161,7 @@ def cluster_barrier(row: Row, form: Form) -> Probe:
 
 
 def async_copy(row: Row, form: Form) -> Probe:
-    """Copy 16 bytes of operands whole, in part and not at all, in each size, and load them after a wait."""
+    """Probe copies of 16 bytes, whole, in part or not at all, in each size, and load them after a wait."""
     writer = _copying(form)
     policy = ", %policy" * form.has("L2::cache_hint")
     for size in (16,) if form.has("cg") else (4, 8, 16):
@@ -187,7 +187,7 @@ def async_group(row: Row, form: Form) -> Probe:
 
 
 def _copying(form: Form) -> Writer:
-    """A writer with operands to copy, ``%count``, ``%none``, and the address of a shared cell."""
+    """A writer with operands to copy, registers ``%count`` and ``%none``, and a shared cell's address."""
     writer = _writer(form, "b64 cell policy, b32 some", takes="b64 a, b64 b, b32 count, pred none")
     writer.declarations.append(f".shared .align 16 .b8 cells[{16 * BLOCK}];")
     writer.line("mov.u64 %cell, cells; mad.wide.u32 %cell, %thread, 16, %cell;")
@@ -196,7 +196,7 @@ def _copying(form: Form) -> Writer:
 
 
 def _load_cell(writer: Writer, size: int, at: int = 0) -> None:
-    """Give ``size`` bytes of the shared cell as results."""
+    """Store ``size`` bytes of the shared cell as results."""
     kind = f"b{8 * min(size, 8)}"
     for offset in range(at, at + size, 8):
         name = writer.register(f"d{len(writer.results)}", kind)
@@ -214,7 +214,7 @@ def without_effect(row: Row, form: Form) -> Probe:
 
 
 def register_count(row: Row, form: Form) -> Probe:
-    """Probe a change of the registers of a block of one warpgroup, whose warps keep their values."""
+    """Probe a change of register counts in a block of one warpgroup; the warps' values must not change."""
     writer = _writer(form)
     if form.has("inc"):
         released = form.opcode.replace(".inc", ".dec")

@@ -30,7 +30,7 @@ _CHIP = f"sm_{CAPABILITY}"
 
 @dataclass(frozen=True)
 class Evidence:
-    """The recorded answers of hardware to the probes of one instruction form.
+    """The recorded results of hardware for the probes of one instruction form.
 
     Attributes
     ----------

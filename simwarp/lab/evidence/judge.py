@@ -1,4 +1,4 @@
-"""Compares a simulator's answers with the hardware's.
+"""Comparison of a simulator's probe results with the hardware's.
 
 Exact forms must agree in every bit, bounded forms within their row's bound. For forms with open results a
 *strategy* selects the operand tuples to compare, or defines an invariant of every answer.
@@ -26,7 +26,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Strategy(NamedTuple):
-    """How to judge answers of devices where the PTX ISA leaves the result open.
+    """A comparison of devices' results where the PTX ISA leaves the result open.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Strategy(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of comparing a form's answers on two devices.
+    """The outcome of comparing two devices' results for a form.
 
     Attributes
     ----------
@@ -80,12 +80,12 @@ def find(opcode: str) -> tuple[Row, Form]:
 
 
 def strategy(row: Row) -> Strategy | None:
-    """The comparison strategy of an open row; None for a row that is compared like an exact one."""
+    """The comparison strategy of a row with open results; None for a row that is compared exactly."""
     return STRATEGIES.get(row.base) if row.fidelity == "open" else None
 
 
 def comparable(probe: Probe, operands: Words, answer: Words) -> Words:
-    """A probe's answer, set to zero for the operand tuples that are not compared."""
+    """A probe's results, with 0 for the operand tuples that are not compared."""
     row, form = find(probe.form)
     plan = strategy(row)
     if plan is None or plan.compared is None:
@@ -94,7 +94,7 @@ def comparable(probe: Probe, operands: Words, answer: Words) -> Words:
 
 
 def judge(probe: Probe, operands: Words, expected: Words, got: Words) -> Verdict:
-    """Compare a simulator's answer to a probe, ``got`` (tuples, results), with hardware's, ``expected``."""
+    """Compare a simulator's results of a probe, ``got`` (tuples, results), with hardware's, ``expected``."""
     row, _ = find(probe.form)
     plan = strategy(row)
     if plan is not None and plan.holds is not None:
@@ -144,7 +144,7 @@ def _amounts_of_8_bits(form: Form, operands: Words) -> Flags:
 
 
 def _valid_active_mask(operands: Words, answer: Words) -> Flags:
-    """Whether each mask has the own lane's bit, and bits of executing lanes only."""
+    """Whether each mask has the lane's own bit, and otherwise only bits of executing lanes."""
     active = operands[:, -1].astype(np.bool_)
     lane = (np.arange(len(operands)) % WARP_SIZE).astype(np.uint64)
     mask = answer[:, 0]
@@ -154,7 +154,7 @@ def _valid_active_mask(operands: Words, answer: Words) -> Flags:
 
 
 def _one_leader(operands: Words, answer: Words) -> Flags:
-    """Whether a team's executing lanes name one member as leader, and only that lane has the predicate."""
+    """Whether a team's executing lanes name one member as leader, and only the leader's predicate is true."""
     active, members = operands[:, -1].astype(np.bool_), operands[:, 0]
     lane = (np.arange(len(operands)) % WARP_SIZE).astype(np.uint64)
     leader, chosen = answer[:, 0], answer[:, 1].astype(np.bool_)
@@ -164,7 +164,7 @@ def _one_leader(operands: Words, answer: Words) -> Flags:
 
 
 def _same_in_team(members: Words, active: Flags, values: Words) -> Flags:
-    """Whether each executing lane has the same value as its team's other executing lanes."""
+    """Whether all executing lanes of a team have the same value."""
     m, a, v = (x.reshape(-1, WARP_SIZE) for x in (members, active, values))
     together = (m[:, :, None] == m[:, None, :]) & a[:, :, None] & a[:, None, :]
     other = together & (v[:, :, None] != v[:, None, :])

@@ -26,7 +26,7 @@ def batches(probes: Sequence[Probe]) -> Iterator[list[Probe]]:
 
 
 def ask(device: Any, probes: Sequence[Probe]) -> list[Words]:
-    """A device's answers to the probes of one module: for each probe, uint64 (tuples, results)."""
+    """Run the probes of one module on a device; return the results of each, uint64 (tuples, results)."""
     kernel = device.load(module(probes)).kernel
     return [launch(device, kernel(f"k{i}"), probe, operands_of(probe)) for i, probe in enumerate(probes)]
 
@@ -40,7 +40,7 @@ def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
     given = device.upload(np.zeros(1, np.uint64) if probe.packed or not operands.size else operands)
     memory = device.upload(_memory(probe, operands))
     results = device.upload(np.zeros((sets, len(probe.results)), np.uint64))
-    # dividing by 0 is probed, too, and what a relaxed arrival lets through
+    # a probe divides by 0, and a relaxed arrival leaves accesses unordered: neither is a fault here
     unlooked = "races" if "relaxed" in probe.form.split(".") else "division"
     with getattr(device, "checks", Checks()).without(unlooked):
         maps = () if probe.tensor is None else (probe.tensor.of(device, given, memory),)

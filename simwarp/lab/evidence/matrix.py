@@ -31,7 +31,7 @@ def product(row: Row, form: Form) -> Probe:
     result = fragments["d"].layout
     names = [f"d{i}" for i in range(result.registers)]
     written = _braces([writer.register(name, f"b{result.register_bits}") for name in names])
-    if row.base == "movmatrix":  # its operands are not vectors
+    if row.base == "movmatrix":  # the operands of movmatrix are not vectors
         written, given = "%d0", ["%a0"]
     writer.line(f"{form.opcode} {', '.join([written, *given])};")
     writer.give(f"b{result.register_bits}", *names)

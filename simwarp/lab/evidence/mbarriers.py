@@ -1,4 +1,4 @@
-"""Probes of barriers in shared memory: each thread takes one of its own through two phases."""
+"""Probes of mbarriers: each thread uses its own through two phases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _EXPECT, _COMPLETE = (
 
 
 def mbarrier(row: Row, form: Form) -> Probe:
-    """Arrivals and bytes by the form, then what the next phase looks like: its pending count and parity."""
+    """Probe arrivals and bytes of a form, then the next phase's pending count and parity."""
     writer = Writer(form.opcode)
     for name in ("count", "bytes"):
         writer.take(name, "b32")
@@ -32,7 +32,7 @@ def mbarrier(row: Row, form: Form) -> Probe:
 
 
 def _first_phase(writer: Writer, name: str, opcode: str) -> None:
-    """Make the barrier and bring its first phase as far as the form can."""
+    """Initialise an mbarrier, and advance its first phase as far as the form can."""
     make, arrive = "mbarrier.init.shared.b64 [%own], %n;", "mbarrier.arrive.shared.b64 %state, [%own]"
     if name == "init":
         writer.line(f"{opcode} [%at], %n;")
@@ -57,7 +57,7 @@ def _first_phase(writer: Writer, name: str, opcode: str) -> None:
 
 
 def _arrive(writer: Writer, name: str, opcode: str, arrive: str) -> None:
-    """An arrival by the form, whose state holds all arrivals as pending; then the rest of them."""
+    """Write an arrival by the form, whose state has all arrivals pending; then the other arrivals."""
     cluster = "shared::cluster" in opcode
     operand = {"expect_tx": ", %bytes", "noComplete": ", 1"}.get(name.rpartition(".")[2], "")
     writer.line(f"{opcode} {'_' if cluster else '%state'}, [%at]{operand};")
@@ -72,13 +72,13 @@ def _arrive(writer: Writer, name: str, opcode: str, arrive: str) -> None:
 
 
 def _complete(writer: Writer, complete: str) -> None:
-    """Whether the phase is complete before its bytes are, which there may be none of."""
+    """Test whether the phase is complete before its bytes have arrived; some forms expect no bytes."""
     _test(writer, "mbarrier.test_wait.parity.shared.b64", "0")
     writer.line(complete)
 
 
 def _wait(writer: Writer, name: str, opcode: str, arrive: str) -> None:
-    """Waits before the end of the phase, if they return at once, and after it."""
+    """Write waits before the end of the phase, if they do not block, and waits after it."""
     writer.line(f"{arrive};")
     which, tries = ("0" if name.endswith("parity") else "%state"), name.startswith("try_wait")
     if which == "0":

@@ -49,7 +49,7 @@ def load(row: Row, form: Form) -> Probe:
 
 
 def store(row: Row, form: Form) -> Probe:
-    """Probe a store, with the memory as results; integers also from 64-bit registers."""
+    """Probe a store, with the memory as result; integers are also stored from 64-bit registers."""
     if space(form).startswith("param"):
         return _store_arguments(form)
     writer, bits, where = Writer(form.opcode), width(form.T), space(form)
@@ -67,7 +67,7 @@ def store(row: Row, form: Form) -> Probe:
 def atomic(row: Row, form: Form) -> Probe:
     """Probe an atomic operation on the thread's own cell, with the words before and after it as results."""
     writer, bits = Writer(form.opcode), width(form.T)
-    # Vectors are for global memory alone, also where the address is generic.
+    # Only global memory has wide vectors, even if the address is generic.
     where = space(form) or ("global" if form.vector > 1 else "")
     old = _take(writer, _names(form, "old"), form.T)
     values = [_names(form, spec.name) for spec in row.sources if not spec.memory]

@@ -1,4 +1,4 @@
-"""Operands that find mistakes: the edges of each PTX type crossed with each other, then random ones.
+"""Operands that reveal mistakes: all combinations of each PTX type's edge values, then random values.
 
 An operand tuple is one row of a ``uint64`` array, which has the bit pattern of each operand in a column;
 predicates are 0 or 1. The opcode alone determines all operands, so a recording stores none.
@@ -96,7 +96,7 @@ def _float_edges(exponent: int, fraction: int, unused: int) -> tuple[int, ...]:
     one, half = bias << fraction, 1 << (fraction - 1)
     words = [0, 1, 2, (1 << fraction) - 1, 1 << fraction, (1 << fraction) + 1]
     words += [one - 1, one, one + 1, one + half, one + (1 << fraction), one + (1 << fraction) + half]
-    words += [one - (1 << fraction), one - (1 << fraction) + half]  # a half and three quarters
+    words += [one - (1 << fraction), one - (1 << fraction) + half]  # 0.5 and 0.75
     words += [min(bias + fraction, top) << fraction | 1, min(bias + fraction - 1, top) << fraction | 3]
     for bits in (7, 8, 15, 16, 31, 32, 63, 64):
         if bias + bits <= top:

@@ -43,7 +43,7 @@ def pure(row: Row, form: Form) -> Probe:
 
 
 def integer(kind: str) -> bool:
-    """Whether a type is of bits or integers, whose values may be held in wider registers."""
+    """Whether a type is bits or integers; its values may be in wider registers."""
     return kind[0] in "bus" and kind[1:].isdigit()
 
 
@@ -77,7 +77,7 @@ def _tables(writer: Writer, row: Row, form: Form) -> Probe:
 
 
 def warp(row: Row, form: Form) -> Probe:
-    """Probe a warp instruction in the lanes whose predicate ``active`` holds; the others have exited."""
+    """Probe a warp instruction in the lanes whose predicate ``active`` is true; the others have exited."""
     writer = Writer(form.opcode)
     sources = _sources(writer, row, form)
     writer.take("active", "pred")

@@ -35,7 +35,7 @@ def _bits(kind: str) -> int:
 
 
 def _each(a: Style, b: Style, c: Style) -> Style:
-    """A style that uses one given style for each of the operands a, b and c."""
+    """A style that uses its own style for each of the operands a, b and c."""
     by_name = {"a": a, "b": b, "c": c}
     return lambda draw, name, kind, count: by_name[name](draw, name, kind, count)
 
@@ -149,7 +149,7 @@ CANCELLING = _each(_one_magnitude, _power(0), between(-24, -4))
 
 
 def _of_two_bits(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Numbers near 1 whose fraction has only its two highest bits."""
+    """Numbers near 1 in which only the two highest bits of the fraction may be set."""
     _, fraction, unused = FLOATS[kind]
     below = (1 << unused + max(fraction - 2, 0)) - 1
     return between(-7, 3)(draw, name, kind, count) & ~np.uint64(below)
@@ -194,7 +194,7 @@ def lowest(draw: Draw, name: str, kind: str, count: int) -> Words:
 
 
 def infinite(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Infinities of both signs; for e4m3, which has none, its largest numbers."""
+    """Infinities of both signs; for e4m3, which has no infinity, its largest numbers."""
     last, fraction = (1 << FLOATS[kind][0]) - 1, 6 if kind == "e4m3" else 0
     return _float(draw, kind, last, np.full(count, fraction, np.uint64))
 

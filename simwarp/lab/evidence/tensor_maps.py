@@ -47,12 +47,12 @@ def copy(row: Row, form: Form) -> Probe:
 
 
 def reduction(row: Row, form: Form) -> Probe:
-    """A reduction of operands a into words of memory, which hold operands b."""
+    """Probe a reduction of operands a into words of memory that contain operands b."""
     return _store(form, reduces=True)
 
 
 def prefetch(row: Row, form: Form) -> Probe:
-    """A probe of ``prefetch``, which changes nothing: its result is the operand."""
+    """Probe ``prefetch``, which changes nothing: the result is the operand."""
     writer = _writer(form)
     if form.has("const"):
         writer.line(f"{form.opcode} [maps];")
@@ -66,7 +66,7 @@ def prefetch(row: Row, form: Form) -> Probe:
 
 
 def change(row: Row, form: Form) -> Probe:
-    """A map that is copied to global memory and changed, and a load through it behind the fences."""
+    """Probe a change of a map: copy it to global memory, change it, and load through it after the fences."""
     writer = _writer(form)
     field = next((word for word in form.modifiers if word in _CHANGES), "")
     differs, changes = _CHANGES.get(field, ({}, ()))
@@ -105,7 +105,7 @@ _ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu"
 
 
 def _changed(field: str, changes: tuple[str, ...], space: str, at: str) -> list[str]:
-    """The changes of a map by the first thread."""
+    """The PTX lines with which the first thread changes a map."""
     lines: list[str] = []
     for text in changes:
         name, _, values = text.partition(" ")
@@ -161,7 +161,7 @@ def _writer(form: Form) -> Writer:
 
 
 def _issue(writer: Writer, copy_line: str) -> None:
-    """Write a copy by the first thread, and a wait of all threads for its mbarrier."""
+    """Write PTX: the first thread issues a copy, and all threads wait for its mbarrier."""
     writer.line(
         "@!%one bra WAIT;",
         "mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;",
@@ -174,7 +174,7 @@ def _issue(writer: Writer, copy_line: str) -> None:
 
 
 def _tile(writer: Writer) -> Writer:
-    """Write a load of the thread's word of the tile in shared memory, and store it as a result."""
+    """Write PTX: load the thread's word of the tile in shared memory, and store it as a result."""
     writer.declare("b64 cell d")
     writer.line("mov.u64 %cell, tile; mad.wide.u32 %cell, %thread, 8, %cell; ld.shared.b64 %d, [%cell];")
     writer.give("b64", "d")
@@ -227,7 +227,7 @@ def _tensor(
     box: tuple[int, ...] = (),
     options: tuple[tuple[str, Any], ...] = (),
 ) -> Tensor:
-    """The map that a probe takes: of all blocks' words, with the box of one block."""
+    """The tensor map of a probe: the words of all blocks, with a box of one block's words."""
     rank = _rank(form)
     shape = shape or _SHAPES[rank]
     if data_type == "uint32" and not box:

@@ -1,4 +1,4 @@
-"""Probes of textures and surfaces: each thread reads at coordinates made of its operands.
+"""Probes of textures and surfaces: each thread reads at coordinates computed from its operands.
 
 What they read is drawn from its form; a store goes to a texel of the thread's own, and is read back.
 """
@@ -19,7 +19,7 @@ _COUNT = 256
 
 
 def read(row: Row, form: Form) -> Probe:
-    """The four words of a texture, at coordinates of at most 16 texels around its own."""
+    """Probe a texture: the four words at coordinates within 16 texels of the thread's own."""
     writer, geometry = Writer(form.opcode), geometry_of(form)
     integers = form.U == "s32"
     names = _coordinates(writer, form, integers)
@@ -51,7 +51,7 @@ def _width(geometry: str) -> int:
 
 
 def _coordinates(writer: Writer, form: Form, integers: bool) -> list[str]:
-    """The registers of the coordinates, a layer first, padded as PTX has them."""
+    """The registers of the coordinates, layer first, padded as PTX requires."""
     geometry = geometry_of(form)
     layered, dimensions = geometry.startswith("a"), 3 if "cube" in geometry else int(geometry[-2])
     names = [_number(writer, "layer", integers=True)] if layered else []

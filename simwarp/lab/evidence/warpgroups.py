@@ -1,4 +1,4 @@
-"""Probes of wgmma: a block is one warpgroup, whose matrices lie in shared memory without a swizzle.
+"""Probes of wgmma: a block is one warpgroup; its matrices are in shared memory without a swizzle.
 
 A product is issued two times: with A from shared memory, its 32 bytes of k in two core matrices that follow
 one another; then with A in registers, negated if the form has signs.

@@ -15,7 +15,7 @@ _TEAMS = (_ALL, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA)
 
 
 def operands(probe: Probe, form: Form) -> Words:
-    """Operand tuples for whole warps, in which all lanes execute, one team (the others have exited), or two.
+    """Operand tuples for whole warps; all lanes execute, or one team (the others exited), or two teams.
 
     ``m`` is the member mask, ``active`` the last operand. The PTX ISA defines the result of every lane.
     """

@@ -1,4 +1,4 @@
-"""Generates random programs, which depend on seed and number only and whose results no scheduling changes."""
+"""Generation of random programs; seed and number determine each, and scheduling cannot change its results."""
 
 from __future__ import annotations
 

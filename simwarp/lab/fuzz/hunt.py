@@ -42,8 +42,10 @@ class Witness:
 
     name: str
     device: Any
-    change: Callable[[Program], Program] | None = None  # for instance `simwarp.lab.fuzz.mutate`
-    workers: Workers | None = None  # run the programs, so that a compiler crash does not end this process
+    # a function that changes each program, such as `simwarp.lab.fuzz.mutate`
+    change: Callable[[Program], Program] | None = None
+    # processes that run the programs, so that a compiler crash does not end this one
+    workers: Workers | None = None
     silent: list[int] = field(default_factory=list[int])  # programs without an answer from the workers
 
     def answer(self, program: Program) -> Answer:
@@ -51,7 +53,7 @@ class Witness:
         return next(answers(self.device, self._changed([program])))
 
     def digests(self, programs: Sequence[Program]) -> list[bytes | None]:
-        """The digest of each answer: empty for a fault, None if the workers had no answer."""
+        """The digest of each program's result: empty for a fault, None if the workers returned none."""
         changed = self._changed(programs)
         if self.workers is not None:
             return [found or None for found in self.workers.digests(changed)]
@@ -65,7 +67,7 @@ class Witness:
 class Difference:
     """A counterexample: a program on which two devices disagree or one fails."""
 
-    number: int  # of the generated program, before shrinking
+    number: int  # number of the generated program, before shrinking
     program: Program  # the generated program or a smaller one
     names: tuple[str, str]
     words: tuple[Answer, Answer]
@@ -128,7 +130,7 @@ def hunt(
 
 
 def _disagree(left: bytes | None, right: bytes | None) -> bool:
-    """True if two digests differ, or one is of a fault; an unknown answer agrees with any."""
+    """True if two digests differ, or one is of a fault; an unknown digest equals any."""
     return None not in (left, right) and (not right or left != right)
 
 
@@ -143,14 +145,14 @@ def _difference(standard: Witness, other: Witness, program: Program, trials: int
 
 
 def coverage(programs: Iterable[Program]) -> dict[str, int]:
-    """By row, the number of its instructions in the programs; rows without any are included."""
+    """Row name → the number of its instructions in the programs, also 0."""
     opcodes = _INSTRUCTION.findall("".join(module_text([program]) for program in programs))
     counts = Counter(row.name for row, _ in filter(None, map(TABLE.find, opcodes)))
     return {name: counts[name] for name in ROWS}
 
 
 def _place(offset: int) -> str:
-    """Say what lies at an offset of the output: a tally, or the memory of a thread."""
+    """Name the data at an offset of the output: a tally, or the memory of a thread."""
     if offset < own_at(0):
         return f"tally at byte {offset}"
     return f"memory of thread {(offset - own_at(0)) // OWN}, byte {(offset - own_at(0)) % OWN}"

@@ -30,12 +30,12 @@ _REGIONS = {"global": "global", "shared": "shared", "local": "local", "param": "
 
 @dataclass(frozen=True)
 class Scope:
-    """The place of a statement to be drawn: it limits the kinds of statement."""
+    """The surroundings of a statement to be drawn; they limit the kinds of statement."""
 
     depth: int = 3  # the number of further levels of nesting
-    block: bool = True  # whether all threads of the block certainly execute it
+    block: bool = True  # whether all threads of the block certainly execute the statement
     flat: bool = False  # whether only flat statements are allowed
-    tally: str = ""  # the opcode that updates the enclosing tally; "": none
+    tally: str = ""  # the opcode that updates the enclosing tally; "" outside a tally
     top: bool = False  # whether lanes may exit
 
     def inside(self, **facts: Any) -> Scope:
@@ -127,14 +127,14 @@ class Maker:
         return self.place(size_of(form), *regions, generic=not region_of(form))
 
     def place(self, size: int, *regions: Any, generic: bool = False) -> Address:
-        """Draw an address of so many aligned bytes in one of the regions."""
+        """Draw an address of ``size`` aligned bytes in one of the regions."""
         region = self.draw.choice(regions)
         index = self.register("b32") if region != "numbers" and self.chance(30) else ""
         room = RECORD if region == "inputs" else size if index else OWN
         return Address(region, size * self.draw.integer(0, room // size - 1), index, generic)
 
     def own(self, form: Form, *generic: str) -> Address:
-        """Draw an address in the thread's own memory; a generic address is in one of the given regions."""
+        """Draw an address in the thread's own memory; a generic one is in a region of ``generic``."""
         return self.address(form, *([region_of(form)] if region_of(form) else generic))
 
     def condition(self, *kinds: Any) -> Condition:

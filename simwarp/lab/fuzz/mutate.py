@@ -35,7 +35,7 @@ Mutation: TypeAlias = Callable[[Program, Draw, Vocabulary], Program]
 
 
 def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """The program with a branch inserted, at a random place, that no lane takes."""
+    """The program with a branch inserted at a random position; no lane takes the branch."""
     body, put = draw.choice(list(bodies(program, predicated=False)))
     at = draw.integer(0, len(body))
     dead = DeadBranch.draw(Maker(draw, vocabulary, KINDS), Scope(depth=2, block=False))
@@ -77,7 +77,7 @@ def predicated(program: Program) -> Iterator[Program]:
 
 
 def one_of(mutants: Callable[[Program], Iterable[Program]]) -> Mutation:
-    """A mutation that draws one of some mutants, or returns the program itself if there are none."""
+    """A mutation that draws one of the mutants, or returns the program unchanged if there are none."""
 
     def change(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
         found = list(mutants(program))

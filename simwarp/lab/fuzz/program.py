@@ -50,12 +50,12 @@ Group: TypeAlias = Literal["", "warp", "block"]
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of a branch or loop, by which lanes may diverge."""
+    """The condition of a branch or loop; lanes may diverge on it."""
 
     # data: a predicate register holds; lane, warp, block: a bit of its number is 1; never: false, computed
     # from a 32-bit register so that a compiler cannot easily prove it.
     kind: Literal["data", "lane", "warp", "block", "never"]
-    what: str | int  # the register, or the number of the bit
+    what: str | int  # the predicate register, or the bit's position
     negated: bool = False
 
     @property
@@ -85,12 +85,13 @@ NOWHERE = Address()
 class Statement(ABC):
     """A statement of a program; a subclass draws, writes and shrinks one kind of statement."""
 
-    weight: ClassVar[int]  # how often it is drawn, relative to others
+    weight: ClassVar[int]  # how often the statement is drawn, relative to others
     purpose: ClassVar[str]  # the purpose that the vocabulary must have opcodes for
-    flat: ClassVar[bool] = False  # whether it may be predicated, and swapped with a neighbour
-    group: ClassVar[Group] = ""  # the threads that must always execute it together
+    flat: ClassVar[bool] = False  # whether the statement may be predicated, and swapped with a neighbour
+    group: ClassVar[Group] = ""  # the threads that must always execute the statement together
     inside: ClassVar[tuple[str, ...]] = ()  # the fields that hold other statements
-    accesses: ClassVar[Literal["", "reads", "writes"]] = ""  # of memory, if it is flat
+    # how the statement accesses memory, if it is flat
+    accesses: ClassVar[Literal["", "reads", "writes"]] = ""
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
@@ -127,7 +128,7 @@ class Statement(ABC):
         return iter(())
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers that the statement reads and those it writes, without nested statements."""
+        """The registers that the statement reads, and those that it writes, without nested statements."""
         return set(), {name for operand in getattr(self, "destinations", ()) for name in names(operand)}
 
 

@@ -62,7 +62,7 @@ def inputs(program: Program) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uin
 
 
 def answers(device: Any, programs: Sequence[Program]) -> Iterator[Answer]:
-    """Each program's answer: its outputs (threads · registers words), followed by its memory."""
+    """The results of each program: its outputs (threads · registers words), followed by its memory."""
     at_once = AT_ONCE if hasattr(device, "uuid") else 1
     for first in range(0, len(programs), at_once):
         batch = programs[first : first + at_once]
@@ -70,7 +70,7 @@ def answers(device: Any, programs: Sequence[Program]) -> Iterator[Answer]:
 
 
 def text_answers(device: Any, text: str, programs: Sequence[Program]) -> Iterator[Answer]:
-    """The answer of each kernel of a PTX text, with the inputs and grid of the corresponding program."""
+    """The results of each kernel of a PTX text, with the inputs and grid of the corresponding program."""
     try:
         module = device.load(text)
         kernels = [module.kernel(f"fuzz_{i}") for i in range(len(programs))]
@@ -97,7 +97,7 @@ def _answer(device: Any, kernel: Any, program: Program) -> Answer:
 
 
 def digest(answer: Answer) -> bytes:
-    """16 bytes of the SHA-256 of an answer's words; empty for an error."""
+    """16 bytes of the SHA-256 of a program's result words; empty for an error."""
     if isinstance(answer, SimwarpError):
         return b""
     return hashlib.sha256(answer.astype("<u8").tobytes()).digest()[:16]

@@ -10,7 +10,7 @@ from simwarp.lab.fuzz.program import Program, bodies, splice, statements
 
 
 def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int = 600) -> Program:
-    """A smaller program for which ``differs`` still holds, found with at most ``trials`` calls of it.
+    """Find a smaller program for which ``differs`` is still true, with at most ``trials`` calls of it.
 
     Each step first tries to remove as much as possible, and restarts from the program that still differs.
     The result is deterministic.

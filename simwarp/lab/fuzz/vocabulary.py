@@ -1,4 +1,4 @@
-"""The opcodes of programs, by purpose; each is a form of a row.
+"""The opcodes that programs use, by purpose; each is a form of a row.
 
 Seed and vocabulary determine a program. A recording stores its vocabulary, so that new rows do not change
 the programs of old recordings.
@@ -95,7 +95,7 @@ def size_of(form: Form) -> int:
 
 
 def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
-    """The guard of an operand of a PTX type; None if it needs none."""
+    """The guard of an operand of a PTX type; None if the operand can have any value."""
     operation, number = GUARDS.get(row.fidelity, {}).get(row.base, {}).get(operand, ("", 0))
     if isinstance(number, dict):
         return (operation, number[kind]) if kind in number else None
@@ -110,7 +110,8 @@ def purpose_of(row: Row) -> Purpose:
         return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
     if row.sources and row.sources[0].name == "map":  # programs have no tensor maps
         return ""
-    if row.kind is kinds.FENCE and len(row.sources) > 2:  # bulk prefetches, with a cache policy
+    # bulk prefetches with a cache policy have a third source
+    if row.kind is kinds.FENCE and len(row.sources) > 2:
         return ""
     if row.kind is kinds.FENCE:
         return "hint" if row.sources and row.sources[0].memory else "fence"
@@ -150,15 +151,16 @@ def _purpose_of_pure(row: Row) -> Purpose:
 
 
 def _is_certain(opcode: str) -> bool:
-    """True if the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
+    """True if compilers keep an opcode's meaning: they contract some opcodes, and take others for uniform."""
     _, form = find(opcode)
     base = opcode.split(".")[0]
     refused = (
-        form.vector > 4,  # a class has fewer registers
+        form.vector > 4,  # a register class has fewer than eight registers
         base == "cp" and form.has("L2::cache_hint"),  # programs have no cache policies
         base == "set" and form.T == "bf16",  # ptxas drops the conversion in kernels with a call
         base in ("brx", "call") and form.has("uni"),
-        base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U},  # 8-bit registers
+        # the conversion would need 8-bit registers
+        base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U},
         base in ("ld", "st") and "param::func" in form.modifiers,
         base == "st" and form.has("param"),
         base in ("add", "sub", "mul") and "f" in form.T and not _ROUNDINGS & set(form.modifiers),

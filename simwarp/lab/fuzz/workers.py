@@ -36,7 +36,7 @@ class Workers:
         self._crew = Crew(make_device, count or min(16, os.cpu_count() or 1), patience)
 
     def digests(self, programs: Sequence[Program]) -> list[bytes]:
-        """The digest of each program's answer; empty if a program has none, even alone in its module."""
+        """The digest of each program's result; empty if it has none even when it runs alone."""
         firsts = range(0, len(programs), TOGETHER)
         found = self._digests([programs[first : first + TOGETHER] for first in firsts])
         alone = [k for k, digest in enumerate(found) if digest is None]

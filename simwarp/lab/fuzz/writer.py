@@ -53,13 +53,13 @@ FULL = "0xFFFFFFFF"
 
 
 class Writer:
-    """Writes one program: first its body, then the initialisation of the registers that the body uses."""
+    """Writes one program: first the body, then the initialisation of the registers that the body uses."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.registers: dict[str, str] = {}  # register to class
         self.lines: list[str] = []
-        self.guard = ""  # the predicate of the next instructions
+        self.guard = ""  # the guard predicate of the next instructions
         self.used: set[str] = set()  # registers of `BASES` to initialise even if the body does not use them
         self.functions: set[str] = set()  # the PTX of device functions that the body calls
         self._labels = 0
@@ -246,6 +246,6 @@ def written(operand: Operand, form: Form, spec: OperandSpec) -> str:
 
 
 def vector(operand: Operand) -> str:
-    """A register as PTX writes it, or several in braces."""
+    """Format a register, or a vector in braces, as PTX text."""
     listed = operand if isinstance(operand, tuple) else (str(operand),)
     return f"{{{', '.join(listed)}}}" if len(listed) > 1 else "".join(listed)

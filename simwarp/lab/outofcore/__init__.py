@@ -1,1 +1,1 @@
-"""Out-of-core convolutions on simulated machines: calls by their sizes, and the paper's figures."""
+"""Out-of-core convolutions on simulated machines: calls by sizes, and the figures of the paper."""

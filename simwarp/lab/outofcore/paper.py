@@ -43,7 +43,7 @@ RESERVED = 2 << 30
 
 
 class Layer(NamedTuple):
-    """A convolution of VGG16: its channels, filters, and rows (as many columns)."""
+    """A convolution of VGG16: its channels, filters, and rows (equal to its columns)."""
 
     name: str
     channels: int
@@ -72,7 +72,7 @@ VGG16 = tuple(
 
 
 def in_core(plan: Plan) -> float:
-    """The time of a call in one piece that is on the device, without copies."""
+    """The time of a call whose data are on the device in one piece, without copies."""
     problem = plan.problem
     filters = problem.group_filters if problem.routine == "conv2d" else 0
     return plan.rates.routine(problem.operations, filters)
@@ -132,7 +132,7 @@ def _figure_13(layer: Layer) -> Facts:
 
 
 def _figure_12(batch: int, rate: float) -> Facts:
-    """Forward and backward convolutions of VGG16, one after the other, from the host's memory and in core."""
+    """Times of VGG16's forward and backward convolutions in sequence: out of core, and in core."""
     [gpu] = P100.gpus
     topology = replace(P100, gpus=(replace(gpu, rates={**gpu.rates, "float32": rate}),))
     times, operations = {"in_core": 0.0, "out_of_core": 0.0}, 0

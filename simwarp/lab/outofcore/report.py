@@ -1,4 +1,4 @@
-"""One out-of-core call on a machine, as plain data: its plan, and the model beside the clock."""
+"""The report of one out-of-core call on a machine, as plain data: plan, prediction and measured times."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Request:
     """
 
     routine: str
-    images: tuple[int, ...]  # shape in the layout
-    filters: tuple[int, ...]  # shape in the layout
+    images: tuple[int, ...]  # the images' shape, in the layout
+    filters: tuple[int, ...]  # the filters' shape, in the layout
     keywords: dict[str, Any] = field(default_factory=dict[str, Any])
     """Bias, activation, stride … of `gpu.outofcore.explain`."""
     limits: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -53,7 +53,7 @@ def ran(plan: gpu.outofcore.Plan, machine: Any) -> gpu.outofcore.Statistics:
 
 
 def _arrays(plan: gpu.outofcore.Plan, made: Callable[[Any], Any]) -> dict[str, Any]:
-    """The arrays that a plan reads and writes, by name; ``made`` makes one of a shape."""
+    """The arrays that a plan reads and writes, by name; ``made`` makes an array of a shape."""
     problem = plan.problem
     with room(f"{problem.routine} of {problem.batch} images", "give smaller sizes"):
         arrays = {name: made(problem.shape(name)) for name in ("x", "w", "y")}
@@ -98,7 +98,7 @@ def traced(request: Request, on: Host) -> Facts:
 
 
 def _second(plan: gpu.outofcore.Plan, machine: Any) -> tuple[Timeline, gpu.outofcore.Statistics]:
-    """The timeline of a call on GPUs after one that chooses engines and locks pages, and its counts."""
+    """The timeline and counts of a second call on GPUs; a first one chooses engines and locks pages."""
     arrays, counts = _arrays(plan, lambda shape: np.zeros(shape, np.float32)), gpu.outofcore.Statistics()
     compute(machine, plan, arrays, None)
     before = len(machine.timeline)
@@ -120,7 +120,7 @@ def runs_of(facts: Facts) -> list[Facts]:
 
 
 def step_of(plan: TrainingPlan, on: Host) -> list[Facts]:
-    """The timelines of a training step, predicted and on a new machine without values, as runs to draw."""
+    """The timelines of a training step, predicted and simulated without values, as runs to draw."""
     rehearse(plan, on.machine)
     call = f"a step of {plan.batch} images, {len(plan.segments)} segments, {shown(plan.device.nbytes)}"
     names = {"call": call, "machine": on.name, "gpus": list(on.gpus)}

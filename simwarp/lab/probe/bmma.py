@@ -1,4 +1,4 @@
-"""The bit tensor core's fragment maps, found by the experiments of section 4 of its paper (BTC, TPDS 2020).
+"""The bit tensor core's fragment maps, found by the experiments of section 4 of BTC (TPDS 2020).
 
 The load (4.1): the lane of each 32-bit word of the tiles of A and B. The store (4.2): the lane and register
 of the elements E0 … E63 of D, for a row-major and a column-major tile. The computation (4.3): the words of A
@@ -27,7 +27,7 @@ _WORD, _WORDS, _SIDE, _K = 32, 4, 8, 128
 
 @dataclass(frozen=True)
 class BmmaMaps:
-    """The fragment maps of ``m8n8k128``; -1 where the probe found no such map.
+    """The fragment maps of ``m8n8k128``; -1 where the probe found no map of the expected kind.
 
     ``a`` and ``b``, (8, 4), are the lane that holds word w of row i of A, or of column i of B. ``c`` and
     ``d``, (8, 8, 2), have for "row" and "col" the lane and register of element (i, j), as `wmma.load.c` loads
@@ -80,7 +80,7 @@ def bmma_text(maps: BmmaMaps) -> str:
 
 
 def _words_of(finding: Finding, *, along_rows: bool) -> Lanes:
-    """The lane of each 32-bit word of each row (or column), where a register holds the word in order."""
+    """The lane of each 32-bit word of each row (or column), if a register holds the word's bits in order."""
     (operand,) = finding.operands
     lanes = np.full((_SIDE, _WORDS), NOWHERE, np.int64)
     for lane, elements in enumerate(operand.found[:, 0]):
@@ -101,7 +101,7 @@ def _holders_of(finding: Finding) -> Lanes:
 
 
 def _factors(relation: Relation, a: Lanes, d: Lanes) -> Lanes:
-    """The lanes of the words of A and B that are multiplied: (rows, columns, words of A's row, 2)."""
+    """The lanes whose words of A and B are multiplied: (rows, columns, words of A's row, 2)."""
     met = relation.met.reshape(32, _WORD, 64)  # (lane of A, bit of A, holder of D)
     pairs = np.full((_SIDE, _SIDE, _WORDS, 2), NOWHERE, np.int64)
     for i, j in np.ndindex(_SIDE, _SIDE):
@@ -142,7 +142,7 @@ def _factor_table(maps: BmmaMaps) -> list[str]:
 
 
 def _cell(maps: BmmaMaps, factors: Lanes, i: int, j: int) -> str:
-    """The lane and register of element (i, j) of D; "others" if its factors are not row i and column j."""
+    """The lane and register of element (i, j) of D; "others" if that is not row i times column j."""
     shared = np.stack([factors[i, 0, :, 0], factors[0, j, :, 1]], axis=1)
     return _held(*maps.d["row"][i, j]) if np.array_equal(factors[i, j], shared) else "others"
 

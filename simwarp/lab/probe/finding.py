@@ -22,8 +22,8 @@ class Difference:
     lane: int
     register: int
     bit: int
-    found: str  # the element that the device holds there, in words
-    expected: str  # that of `simwarp.fragments`
+    found: str  # words for the element that the device holds at this position
+    expected: str  # words for the element that `simwarp.fragments` has at this position
 
     def __str__(self) -> str:
         return (
@@ -48,11 +48,11 @@ class FoundOperand:
 
     @property
     def agreed(self) -> bool:
-        """True if the found map is that of `simwarp.fragments`."""
+        """True if the found map equals that of `simwarp.fragments`."""
         return self.difference is None
 
     def to_json(self) -> dict[str, Any]:
-        """The map as JSON: in the notation of `Layout` if it is the expected one, else element by element."""
+        """The map as JSON: in the notation of `Layout` if it is as expected, else element by element."""
         return {
             "operand": self.operand,
             "type": self.type,
@@ -66,7 +66,7 @@ class FoundOperand:
 class Finding:
     """The maps that a probe found for one form of an instruction."""
 
-    opcode: str  # in the spelling of `simwarp.fragments.all_opcodes`
+    opcode: str  # the opcode as `simwarp.fragments.all_opcodes` spells it
     operands: tuple[FoundOperand, ...] = ()
     digest: str = ""  # SHA-256 of the device's answers; "" where it does not execute the form
     refusal: str = ""  # the reason why the device does not execute the form, or ""

@@ -41,7 +41,7 @@ def probe_moves(device: Any, fragments: Fragments) -> Finding:
     else:
         places = came = _moved(device, kernel, bits, _register_bits(operand))
     found = _elements(places, operand)
-    if operand.memory == "col":  # numbered along columns in memory
+    if operand.memory == "col":  # elements are numbered along columns in memory
         by_rows = found % layout.rows * layout.columns + found // layout.rows
         found = np.where(found < 0, found, by_rows).astype(np.int32)
     return Finding(opcode, (compare(operand, found),), digest(came))
@@ -86,7 +86,7 @@ def _wmma_text(opcode: str, operand: Operand, bits: int) -> str:
 
 
 def _matrix_text(opcode: str, operand: Operand) -> str:
-    """PTX that loads or stores matrices whose rows are in shared memory, one for each lane."""
+    """PTX that loads or stores matrices with one row in shared memory per lane."""
     rows = _ROWS * _ROW_BYTES
     store = opcode.startswith("stmatrix")
     head = f"""{declare(operand)} .reg .b64 %row, %memory; .reg .b32 %word<4>;

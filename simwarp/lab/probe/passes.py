@@ -1,4 +1,4 @@
-"""Numbers the sources of data with one bit per pass, so that arriving bits identify their source.
+"""Numbering of data sources by one bit per pass: the bits that arrive identify the source.
 
 In pass 0 every source holds 0, in pass 1 it holds 1, and in pass 2 + p it holds bit p of its own number. The
 bits that arrive at a destination, pass by pass, spell the number of their source.
@@ -45,7 +45,7 @@ def numbers(arrived: npt.NDArray[Any]) -> Numbers:
 
 
 def spelled(elements: npt.NDArray[Any], one: int, *zeros: int) -> Numbers:
-    """`numbers` of arrived elements (passes, …): ``one`` is 1, ``zeros`` are 0, any other is `UNCLEAR`."""
+    """The `numbers` of elements (passes, …): ``one`` is bit 1, ``zeros`` are bit 0, others are `UNCLEAR`."""
     ones = elements == one
     known = (ones | np.isin(elements, np.array(zeros, elements.dtype))).all(axis=0)
     return np.where(known, numbers(ones), UNCLEAR).astype(np.int32)

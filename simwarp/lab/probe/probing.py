@@ -1,4 +1,4 @@
-"""Probes one instruction form, and finds the forms that command-line words name."""
+"""The probe of one instruction form, and the forms that command-line words name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BMMA = (
 
 
 def forms_named(words: list[str]) -> list[str]:
-    """The forms that some words name; without words, all forms; FragmentError for a word that names none.
+    """The forms that words name, by default all; FragmentError for a word that names none.
 
     A word is an opcode in PTX's spelling, or the beginning of one ("wmma.load", "mma.sync"), or "bmma" for
     the forms of section 4 of the paper on bit tensor cores.

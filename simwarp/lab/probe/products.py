@@ -33,7 +33,7 @@ def measure(device: Any, fragments: Fragments) -> Relation:
     kernel = load(device, text)
 
     def launch(factors: Bits, addends: Bits, count: int, first: int) -> npt.NDArray[Any]:
-        """D's elements, (passes, count, holders of D); A's one is in holder ``first``, ``first`` + 1, …."""
+        """D's elements, (passes, count, holders of D), with A's one in holder ``first``, ``first + 1``, …."""
         rounds = max(len(factors), len(addends))
         tables = [
             fill(x.layout, x.type, np.broadcast_to(ones, (rounds, ones.shape[1])))
@@ -45,7 +45,7 @@ def measure(device: Any, fragments: Fragments) -> Relation:
     factors, addends = passes(holders(b.layout)), passes(holders(c.layout))
     products = launch(factors, np.zeros_like(addends[:1]), nobody + 1, 0)
     sums = launch(np.zeros_like(factors[:1]), addends, 1, nobody)
-    if "xor" in opcode:  # popc(a ^ b) - popc(b) is -1 where both are 1, and 1 where a alone is
+    if "xor" in opcode:  # popc(a ^ b) - popc(b) counts -1 where a and b are 1, and 1 where only a is 1
         met = spelled((products - products[:, -1:])[:, :-1], 0xFFFFFFFF, 0, 1)
     else:
         met = spelled(products[:, :-1], ONE[d.type], 0)

@@ -1,4 +1,4 @@
-"""PTX text that all fragment probes share, and the launch of their kernels.
+"""PTX text common to all fragment probes, and the launch of their kernels.
 
 Each kernel is named ``probe`` and has its own module, so that a device without its instruction still
 loads the others.
@@ -80,7 +80,7 @@ def declare(operand: Operand) -> str:
 
 
 def vector(operand: Operand) -> str:
-    """An operand as PTX writes it in a matrix instruction: ``{%a0, %a1}``."""
+    """Format an operand as a matrix instruction names it: ``{%a0, %a1}``."""
     return f"{{{', '.join(f'%{operand.name}{i}' for i in range(operand.layout.registers))}}}"
 
 

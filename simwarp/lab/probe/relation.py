@@ -32,7 +32,7 @@ Maps: TypeAlias = dict[str, Numbers]
 
 @dataclass(frozen=True)
 class Relation:
-    """For each element of D of a matrix instruction, the registers that hold the A, B and C it is made of.
+    """For each element of D of a matrix instruction, the registers of the A, B and C that it depends on.
 
     A holder is the number of a slot: (lane · registers + register) · slots + slot. ``met``, int32 (holders of
     A, holders of D), has for an element of A and one of D the holder of the element of B that is multiplied
@@ -51,7 +51,8 @@ def judge(relation: Relation, fragments: Fragments) -> Finding:
     wanted = {name: first_copies(layout) for name, layout in layouts.items()}
     found = blamed_maps(relation, wanted, layouts)
     compared = {name: compare(operands[name], found[name], wanted[name]) for name in layouts}
-    if all(operand.agreed for operand in compared.values()):  # any other difference is reported for D
+    # if A and B agree, the remaining difference is reported for D
+    if all(operand.agreed for operand in compared.values()):
         difference = _first_wrong_term(relation, implied(wanted, layouts), layouts)
         compared["d"] = replace(compared["d"], difference=difference)
     return Finding(fragments.opcode, tuple(compared.values()), digest(relation.met, relation.added))
@@ -69,7 +70,7 @@ def implied(maps: Maps, layouts: Layouts) -> Relation:
 
 
 def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
-    """Maps that explain a relation, with as few as possible different from the wanted ones."""
+    """Maps that explain a relation, and differ from the wanted ones in as few operands as possible."""
     found = found_maps(relation, layouts)
     alone = [
         name
@@ -81,7 +82,7 @@ def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
 
 
 def found_maps(relation: Relation, layouts: Layouts) -> Maps:
-    """The maps of D, A and B, each by majority over its products, given the expected maps of the others."""
+    """The maps of D, A and B: each by majority over its products, given the expected maps of the others."""
     element = {name: _elements(expected_numbers(layouts[name]), layouts[name]) for name in "dab"}
     a, d = np.nonzero(relation.met >= 0)
     b = relation.met[a, d]
@@ -113,7 +114,7 @@ def _elements(numbers: Numbers, layout: Layout) -> Element:
 
 
 def _holders(numbers: Numbers, layout: Layout) -> Numbers:
-    """By element number, a holder of the element; `NOWHERE` at the end, so that index -1 gives it."""
+    """Element number → a register slot that holds it; the last entry, `NOWHERE`, serves index -1."""
     held = np.full(layout.matrices * layout.rows * layout.columns + 1, NOWHERE, np.int32)
     flat = numbers.ravel()
     held[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
@@ -130,7 +131,7 @@ def _majority(group: Any, value: Any, groups: int) -> Any:
 
 
 def _first_wrong_term(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference | None:
-    """The first wrong product or addend of a relation, where all maps are as expected."""
+    """The first wrong product or addend of a relation whose maps are all as expected."""
     products = np.argwhere(relation.met != wanted.met)
     sums = np.flatnonzero(relation.added != wanted.added)
     if products.size:

@@ -106,7 +106,7 @@ def _numbers(held: npt.NDArray[Any], fragments: Fragments) -> Numbers:
 
 
 def _text(fragments: Fragments, in_registers: bool) -> str:
-    """PTX with one warpgroup for each pass: tiles to shared memory, one product, D to global memory."""
+    """PTX with one warpgroup for each pass: load tiles to shared memory, multiply, store D."""
     a, d, n = fragments.operands["a"], fragments.operands["d"], fragments.shape.n
     left, right = (0 if in_registers else _ROWS * _K_BYTES), n * _K_BYTES
     lines = [

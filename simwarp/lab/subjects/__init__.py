@@ -1,4 +1,4 @@
-"""The subjects that ``simwarp record`` knows; each has a function ``ask`` that runs it on a device.
+"""The subjects of ``simwarp record``; each has a function ``ask`` that runs it on a device.
 
 >>> SUBJECTS["silicon"].about
 'what the PTX ISA leaves open'

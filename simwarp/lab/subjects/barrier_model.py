@@ -1,4 +1,4 @@
-"""A model of a barrier in shared memory: what each operation leaves (PTX ISA 9.7.13.15).
+"""A model of an mbarrier: the state after each operation (PTX ISA 9.7.13.15).
 
 >>> barrier = Barrier()
 >>> barrier.make(2)
@@ -26,21 +26,22 @@ MOST = (1 << 20) - 1
 class Barrier:
     """A model of an mbarrier: its pending arrivals and bytes, and its phase."""
 
-    expected: int = 0  # arrivals of each phase
-    pending: int = 0  # arrivals that the current phase waits for
-    bytes: int = 0  # that the phase waits for; negative if more came than were expected so far
+    expected: int = 0  # arrivals that complete each phase
+    pending: int = 0  # arrivals that are missing from the current phase
+    # bytes missing from the phase (tx-count); negative if more bytes arrived than were announced
+    bytes: int = 0
     phase: int = 0
     states: dict[str, int] = field(default_factory=dict[str, int])
     """By name, the phase of a state that an arrival returned."""
 
     def make(self, count: int) -> None:
-        """Reset the counts to those after ``mbarrier.init``."""
+        """Set the counts to those after ``mbarrier.init``."""
         self.expected = self.pending = count
         self.bytes = self.phase = 0
         self.states.clear()
 
     def arrive(self, count: int, state: str = "", *, drops: bool = False, expects: int = 0) -> int:
-        """Count arrivals, which may drop out or expect bytes; returns the pending count before them."""
+        """Count arrivals, which may also drop out or announce bytes; return the pending count before them."""
         before = self.pending
         if state:
             self.states[state] = self.phase
@@ -53,7 +54,7 @@ class Barrier:
         return before
 
     def transact(self, count: int) -> None:
-        """Expect bytes; a negative count is of bytes that came."""
+        """Change the expected bytes; a negative count is of bytes that arrived."""
         self.bytes += count
         self._advance()
 
@@ -64,12 +65,12 @@ class Barrier:
 
     @property
     def room(self) -> int:
-        """The arrivals that the phase can count now: the last waits for missing bytes that came early."""
+        """The arrivals that the phase accepts now; one is held back while bytes arrived unannounced."""
         return self.pending - (self.bytes < 0)
 
     @property
     def testable(self) -> list[str]:
-        """The states of the current phase and of the one before, which alone may be tested."""
+        """The states of the current and of the previous phase; only these may be tested."""
         return [state for state, phase in self.states.items() if phase >= self.phase - 1]
 
     def passed(self, state: str) -> bool:
@@ -77,5 +78,5 @@ class Barrier:
         return self.states[state] < self.phase
 
     def passed_parity(self, parity: int) -> bool:
-        """True if the latest phase of a parity is complete."""
+        """True if the latest phase with a parity is complete."""
         return parity != self.phase % 2

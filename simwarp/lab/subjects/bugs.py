@@ -137,7 +137,7 @@ def program(bug: Any) -> str:
 
 
 def tensor_map(name: str, array: npt.NDArray[Any], box: tuple[int, ...], swizzle: int) -> str:
-    """C++ that makes an array's tensor map, whose innermost dimension is the driver's first."""
+    """C++ that encodes an array's tensor map; the driver counts dimensions from the innermost."""
     shape, strides, sizes = (
         ", ".join(map(str, numbers[::-1])) for numbers in (array.shape, array.strides[:-1], box)
     )
@@ -157,7 +157,7 @@ def build(bug: Any, variant: str, folder: Path) -> Path:
     main, binary = folder / f"{bug.name}_{variant}.cu", folder / f"{bug.name}_{variant}"
     main.write_text(program(bug))
     defines, target = ["-DFIXED"] if variant == "fixed" else [], f"-arch={bug.arch}"
-    if bug.arch.endswith("a"):  # -arch would embed PTX for sm_90, too, which lacks the instructions
+    if bug.arch.endswith("a"):  # -arch would also embed PTX for sm_90, which lacks the instructions
         target = f"-gencode=arch={bug.arch.replace('sm', 'compute')},code={bug.arch}"
     options = [
         "-std=c++17",
@@ -182,7 +182,7 @@ def observe(binary: Path, tool: str, name: str) -> dict[str, Any]:
 
 
 def limited(command: list[str], seconds: float = SECONDS) -> str:
-    """The output of a command; at the time limit it and its child processes are killed."""
+    """The output of a command; the command and its child processes are killed at the time limit."""
     with TemporaryFile("w+") as output:  # a child process that survives would keep a pipe open
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
@@ -197,7 +197,7 @@ def limited(command: list[str], seconds: float = SECONDS) -> str:
 
 
 def ending(output: str) -> str:
-    """The end of a program, by its output: "right", "wrong", "error" or "never"."""
+    """How a program ended, by its output: "right", "wrong", "error" or "never"."""
     printed = re.findall(r"^(right|wrong|never)$", output, re.MULTILINE)
     return printed[-1] if printed else "error"
 
@@ -237,7 +237,7 @@ def _version(program: str) -> str:
 
 
 def digests(some: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """By bug, of `bugs` or others, the SHA-256 of its program and kernel."""
+    """Name → the SHA-256 of the program and kernel of each of `bugs`, or of ``some``."""
     return {
         name: hashlib.sha256("".join([bug.source, *bug.headers.values(), program(bug)]).encode()).hexdigest()
         for name, bug in (bugs() if some is None else some).items()
@@ -277,7 +277,7 @@ def row(bug: Any, results: dict[str, Any]) -> str:
 
 
 def cell(bug: Any, result: dict[str, Any]) -> str:
-    """The table cell with one tool's finding in one bug."""
+    """The table cell for one tool's verdict on one bug."""
     if not result["found"]:
         return "never ends" if result["ends"] == "never" else "–"
     return "found" if {bug.line, bug.other_line} & set(result["lines"]) else "found, line not named"

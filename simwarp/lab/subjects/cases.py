@@ -1,4 +1,4 @@
-"""Subjects that record the raw outputs of the `simwarp.verify` cases with exact answers.
+"""Subjects that record the raw outputs of those `simwarp.verify` cases whose outputs are exact.
 
 >>> {"bmm", "pack-row"} <= {subject.name for subject in SUBJECTS}
 True
@@ -19,7 +19,7 @@ INPUTS = 240
 
 
 def ask(case: Case, asking: Asking) -> Answers:
-    """Run the first inputs of a case on one multiprocessor, so that small shapes use the large kernels."""
+    """Run a case's first inputs as on one multiprocessor, where small shapes use the large kernels."""
     device = small(type(asking.device)())
     inputs = range(asking.number(INPUTS, 4))
     facts, outputs = case_answers(case, device, inputs, SEED)

@@ -47,7 +47,7 @@ def digest(output: np.ndarray) -> str:
 
 
 def ptx_digests(arch: tuple[int, int]) -> dict[str, str]:
-    """By file of ``examples/counters``, the SHA-256 of its PTX."""
+    """File of ``examples/counters`` → the SHA-256 of its PTX."""
     kernels = counted_kernels()
     return {file: kernels.ptx(file, arch).sha256 for file in kernels.FILES}
 

@@ -1,4 +1,4 @@
-"""Packs the answers to a family of PTX forms into a recording, and compares a device with it.
+"""Packs the results of a family of PTX forms into a recording, and compares a device with it.
 
 Its arrays hold, for each form in order: the opcode (``forms``), the SHA-256 of kernel text and operands
 (``questions``), the SHA-256 of all compared answers (``answers``), the number of operand tuples (``sets``),
@@ -53,7 +53,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Answer:
-    """The recorded answer of hardware to one probe of an instruction form."""
+    """The recorded results of hardware for one probe of an instruction form."""
 
     form: str
     question: bytes  # the SHA-256 of kernel and operands
@@ -73,19 +73,19 @@ def question(probe: Probe) -> bytes:
 
 
 def digest(probe: Probe, answer: Words) -> bytes:
-    """The SHA-256 of the compared answers to a probe."""
+    """The SHA-256 of the compared results of a probe."""
     return hashlib.sha256(_bytes(probe.results, comparable(probe, operands_of(probe), answer))).digest()
 
 
 def whole(probe: Probe) -> bool:
-    """True if the recording has all raw answers of a form, since devices may differ."""
+    """True if a recording stores a form's raw results in full, since devices may differ in them."""
     row, _ = find(probe.form)
     plan = strategy(row)
     return row.fidelity == "bounded" or (plan is not None and plan.holds is not None)
 
 
 def pack(probes: Sequence[Probe], answers: Sequence[Words]) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a recording, with as many raw answers as the file size allows."""
+    """The arrays of a recording, with as many raw results as the file size allows."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "forms": np.array([probe.form.encode() for probe in probes]),
         "questions": np.array([list(question(probe)) for probe in probes], np.uint8),
@@ -103,7 +103,7 @@ def pack(probes: Sequence[Probe], answers: Sequence[Words]) -> dict[str, npt.NDA
 
 
 def _raw(probe: Probe, answer: Words, count: int) -> bytes:
-    """The raw words of the answers to a probe as bytes, of fewer operand tuples if results are many."""
+    """The raw result words of a probe as bytes, for fewer operand tuples if it has many results."""
     if whole(probe):
         return _bytes(probe.results, answer)
     kept, share = comparable(probe, operands_of(probe), answer), max(1, len(probe.results) // 4)
@@ -111,7 +111,7 @@ def _raw(probe: Probe, answer: Words, count: int) -> bytes:
 
 
 def unpack(arrays: Arrays, probes: Mapping[str, Probe]) -> list[Answer]:
-    """The answers of a recording, for those forms that have a probe."""
+    """The results in a recording, for the forms that have a probe."""
     answers: list[Answer] = []
     for k, name in enumerate(arrays["forms"].tolist()):
         if (form := name.decode()) in probes:
@@ -132,7 +132,7 @@ def replay(arrays: Arrays, probes: Sequence[Probe], device: Any) -> Iterator[Ver
 
 
 def against(probe: Probe, answer: Answer, got: Words) -> Verdict:
-    """Compare a simulator's answers to a probe with the recorded ones, by SHA-256 and raw answers."""
+    """Compare a simulator's results for a probe with the recorded ones, by SHA-256 and raw words."""
     if answer.question != question(probe):
         raise InputFileError(
             f"the golden of {probe.form} was recorded with another kernel or other operands\n"
@@ -161,7 +161,8 @@ def trapped(device: Any, probe: Probe) -> Words | None:
         except Trap:
             return np.ones((1, 1), np.uint64)
         return np.zeros((1, 1), np.uint64)
-    program = [sys.executable, "-m", __name__, probe.form]  # a trap ends a process's context
+    # a trap destroys its process's context, so each probe gets a process
+    program = [sys.executable, "-m", __name__, probe.form]
     try:
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
@@ -187,7 +188,7 @@ def _size(column: Column) -> int:
 
 
 def _bytes(results: Sequence[Column], answer: Words) -> bytes:
-    """The bytes of an answer, result by result, each as wide as its register."""
+    """The bytes of a probe's results, one after another, each as wide as its register."""
     return b"".join(answer[:, j].astype(f"<u{_size(column)}").tobytes() for j, column in enumerate(results))
 
 

@@ -40,7 +40,7 @@ _BY_SECTION = {f"9.7.{section}": name for name, sections in _SECTIONS.items() fo
 
 
 def family(row: Row) -> str:
-    """The family of a row of the PTX table, by which its recording is named: ``ptx-<family>``."""
+    """The family of a row of the PTX table, which names its recording: ``ptx-<family>``."""
     if row.base == "cvt":
         return "floating"
     if row.kind in (MATRIX_LOAD, MATRIX_STORE):
@@ -53,14 +53,14 @@ FAMILIES = sorted({family(row) for row in ROWS.values()}, key=lambda name: (name
 
 
 def ask(name: str, asking: Asking) -> Answers:
-    """Run every form of a family, first on the simulator: one that faults there could hang hardware."""
+    """Run every form of a family, on the simulator first: a form that faults there could hang hardware."""
     rows = [row for row in ROWS.values() if family(row) == name]
     members = probes(rows) if not asking.small else [probe for row in rows for probe in probes([row])[:1]]
     return answers(name, members, asking)
 
 
 def answers(name: str, members: Sequence[Probe], asking: Asking) -> Answers:
-    """The hardware's answers to probes of a family, and the simulator's differences from them."""
+    """The hardware's results of a family's probes, and how the simulator's differ from them."""
     simulator, failures = Device(), dict[str, str]()
     got: dict[str, Words] = {}
     entries: dict[str, dict[str, Any]] = {}
@@ -86,7 +86,7 @@ def answers(name: str, members: Sequence[Probe], asking: Asking) -> Answers:
 
 
 def _answers(device: Any, batch: Sequence[Probe], failures: dict[str, str], who: str) -> dict[str, Words]:
-    """The answers to one batch of probes by form; if the module fails, each probe runs alone."""
+    """The results of one batch of probes by form; if the module fails, each probe runs alone."""
     if not batch:
         return {}
     if batch[0].faults:

@@ -47,7 +47,7 @@ def answers(device: Any, programs: Sequence[Program]) -> list[Array]:
         data = device.upload(words.astype("<u8").view("<u4").astype(np.uint32))
         results = device.upload(np.zeros((BLOCKS, program.slots, program.threads), np.uint32))
         kernel = loaded.kernel(f"program{program.number}")
-        # The chip copies from shared memory to shared memory in launches of clusters alone.
+        # The chip executes copies between shared memories only in launches with clusters.
         kernel((BLOCKS, 1, 1), (program.threads, 1, 1), data, results, cluster=1)
         found.append(results.download())
         data.free()
@@ -56,7 +56,7 @@ def answers(device: Any, programs: Sequence[Program]) -> list[Array]:
 
 
 def unexpected(program: Program, answer: Array) -> str | None:
-    """The first result that is not the model's; None if there is none."""
+    """Describe the first result that differs from the model's; None if all agree."""
     for slot, threads, value in program.known:
         stored = answer[:, slot, threads]
         if (stored != value).any():
@@ -65,7 +65,7 @@ def unexpected(program: Program, answer: Array) -> str | None:
 
 
 def simulated(program: Program) -> Array:
-    """The simulator's results of a program, under one of the schedules in turn."""
+    """The simulator's results of a program; the program's number chooses the schedule."""
     device = Device(schedule=SCHEDULES[program.number % len(SCHEDULES)])
     return answers(device, [program])[0]
 

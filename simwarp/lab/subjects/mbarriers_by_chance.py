@@ -39,7 +39,7 @@ class Program:
 
 
 def module(programs: Sequence[Program]) -> str:
-    """PTX of the kernels ``program0``, ``program1`` …, by their numbers."""
+    """PTX with one kernel ``program<number>`` for each program."""
     kernels = [
         f".visible .entry program{one.number}(.param .u64 data, .param .u64 results) {{\n{one.body}\n}}"
         for one in programs
@@ -54,12 +54,12 @@ def generate(seed: int, number: int) -> Program:
 
 @dataclass
 class _Barrier(Barrier):
-    """A barrier, or one of each thread of a group, as a program uses it."""
+    """An mbarrier of a program: one for the block, or one for each thread of a group."""
 
     number: int
-    group: str  # predicate of the threads that have one each; "" for a barrier of the block
+    group: str  # predicate of the barrier's threads; "" for a barrier of the whole block
     members: npt.NDArray[np.bool_]
-    owner: int = 0  # the thread whose registers hold the states
+    owner: int = 0  # the thread whose registers hold the barrier's states
 
     @property
     def base(self) -> str:
@@ -140,7 +140,7 @@ class _Writer:
         self._lines += [self._guard + line for line in lines]
 
     def _alone(self, barrier: _Barrier, act: Callable[[], None]) -> None:
-        """Let one thread do something, or each member of a group with its own barrier."""
+        """Write PTX that one thread executes, or each member of a group with its own barrier."""
         predicate = barrier.group
         self._actors = barrier.members
         if not predicate:
@@ -169,7 +169,7 @@ class _Writer:
         self._guard = ""
 
     def _give(self, value: int | None = None) -> None:
-        """Store %r in the next slot; the value, if the model knows it."""
+        """Store %r in the next slot; ``value`` is the expected result if the model knows it."""
         self._line(f"st.global.b32 [%out+{4 * self._threads * self._slots}], %r;")
         if value is not None:
             self._known.append((self._slots, self._actors, value))
@@ -203,7 +203,7 @@ class _Writer:
         barrier.make(count)
 
     def _operations(self, barrier: _Barrier) -> None:
-        """Write some random operations on a barrier by one thread, one after another."""
+        """Write random operations on a barrier by one thread, one after another."""
 
         def act() -> None:
             for _ in range(self._draw.integer(1, 7)):
@@ -224,13 +224,13 @@ class _Writer:
         self._test(barrier)
 
     def _again(self, barrier: _Barrier) -> None:
-        """End the barrier, and make another in its place."""
+        """Invalidate the barrier, and initialise another one at its address."""
         space, at = self._at(barrier)
         self._line(f"mbarrier.inval{space}.b64 {at};")
         self._init(barrier)
 
     def _arrive(self, barrier: _Barrier) -> None:
-        """An arrival of any kind that is legal now; its state is kept, and its pending count stored."""
+        """Write an arrival of any kind that is legal now; keep its state, and store its pending count."""
         if barrier.room < 1:
             self._settle(barrier)
             return
@@ -270,7 +270,7 @@ class _Writer:
         self._give(barrier.arrive(count, state, drops=drops, expects=given or 0))
 
     def _test(self, barrier: _Barrier) -> None:
-        """A test of a kept state, or of a parity."""
+        """Write a test of a kept state, or of a parity."""
         word = self._draw.choice(("test_wait", "try_wait"))
         order = self._order("acquire", "relaxed")
         kept = barrier.testable
@@ -282,7 +282,7 @@ class _Writer:
             what, which = ".parity", str(parity)
             complete = barrier.passed_parity(parity)
         if not complete:
-            word = "test_wait"  # the other may wait for long
+            word = "test_wait"  # try_wait may block for a long time here
         space, at = self._at(barrier)
         self._line(f"mbarrier.{word}{what}{order}{space}.b64 %p, {at}, {which};")
         self._give_predicate(complete)
@@ -334,20 +334,22 @@ class _Writer:
             self._line(f"mbarrier.{word}{self._order('release')}{space}.b64 {state}, {at}, {each};")
             self._line(f"mbarrier.pending_count.b64 %r, {state};")
 
-        # A warp that is together gets one state; behind a wait of some threads, bar.warp.sync may be lost.
+        # Threads of a converged warp get the same state. After a wait of some threads, ptxas may drop
+        # bar.warp.sync.
         self._line("bar.sync 0;", "mov.b32 %r, 0;")
         if warp < 0:
             act()
         else:
             self._line(f"shr.u32 %spin, %thread, 5; setp.eq.u32 %p, %spin, {warp};")
             self._under("%p", act)
-        self._sum(sum(first - each * (i - i % 32) for i in range(many)))  # alike in all lanes of a warp
+        # the values are the same in all lanes of a warp
+        self._sum(sum(first - each * (i - i % 32) for i in range(many)))
         barrier.arrive(many * each, drops=drops)
         if barrier.phase > phase:
             self._wait(barrier, phase)
 
     def _sum(self, value: int) -> None:
-        """Add %r of all threads in the first word of a slot."""
+        """Write an addition of all threads' %r into the first word of a slot."""
         self._line("mul.wide.u32 %far, %thread, 4; sub.u64 %far, %out, %far;")
         self._line(f"red.global.add.u32 [%far+{4 * self._threads * self._slots}], %r;")
         first = np.arange(self._threads) == 0
@@ -355,7 +357,7 @@ class _Writer:
         self._slots += 1
 
     def _wait(self, barrier: _Barrier, phase: int) -> None:
-        """Let each thread wait for a phase; a wait that never ends gives 0."""
+        """Write a wait of each thread for a phase; the result is 0 if the wait gives up."""
         self._labels += 1
         again, done = f"AGAIN{self._labels}", f"DONE{self._labels}"
         # ptxas breaks a suspend-time hint where only some threads of a warp wait (docs/silicon.md).
@@ -436,7 +438,7 @@ class _Writer:
             done += size
 
     def _read(self, barrier: _Barrier, size: int, own: bool) -> None:
-        """Store a word of a tile in each thread."""
+        """Write a store of one word of a tile per thread."""
         if own:
             self._line(f"ld.shared.b32 %r, [%tile{barrier.number}+{4 * self._draw.integer(0, 3)}];")
         else:

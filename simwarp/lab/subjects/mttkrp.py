@@ -71,7 +71,7 @@ def first_input(k: int) -> Input:
 
 @dataclass(frozen=True)
 class Planted:
-    """A tensor composed of known factors plus noise, as input of a decomposition."""
+    """A tensor made of known factors plus noise, as input of a decomposition."""
 
     shape: tuple[int, ...]
     rank: int
@@ -142,7 +142,7 @@ def cpd_row(cpd: Cpd) -> dict[str, Any]:
 
 
 def hold(device: Any, k: int, large: bool) -> dict[str, Any]:
-    """Compare a device's answer to input k with the reference; return facts about input and error."""
+    """Compare a device's result for input k with the reference; return facts about input and error."""
     item = large_input(SEED, k) if large else tensor_input(SEED, k)
     name = f"{'large input' if large else 'input'} {k}: {CASE.describe(item)}"
     answer = CASE.answers["gpu"]

@@ -53,7 +53,7 @@ class Item:
 
 
 def drawn(number: int) -> Item:
-    """The product of a number: kinds of sizes and of output take turns."""
+    """The product with a number; kinds of sizes and of outputs alternate."""
     draw = Draw(SEED, "products", number)
     kind = KINDS[number % len(KINDS)]
     output = OUTPUTS[number // len(KINDS) % len(OUTPUTS)]
@@ -96,7 +96,7 @@ def operands(item: Item) -> tuple[Array, Array, dict[str, Array]]:
 
 
 def expected(item: Item) -> Array:
-    """The answer by NumPy: sums of up to 80,000 signs are exact in float32."""
+    """The product computed by NumPy: sums of up to 80,000 signs are exact in float32."""
     a, b, vectors = operands(item)
     dots = a.astype(np.float32) @ b.astype(np.float32)
     if "thresholds" in vectors:
@@ -109,7 +109,7 @@ def expected(item: Item) -> Array:
 
 
 def answer(device: Any, item: Item) -> Array:
-    """The answer of a device, through the public call."""
+    """The product computed by a device, through the public call."""
     a, b, vectors = operands(item)
     options: dict[str, Any] = dict(vectors)
     if item.output == "lines":
@@ -125,12 +125,12 @@ def answer(device: Any, item: Item) -> Array:
     words = made.words.download().reshape(len(a), -1)
     ones = made.ones.download().reshape(len(a), -1).sum(axis=1)
     if not np.array_equal(ones, np.bitwise_count(words).sum(axis=1)):
-        raise ArithmeticError(f"{item}: the ones of a line are not those of its words")
+        raise ArithmeticError(f"{item}: the count of ones in a line is not that of its words")
     return words
 
 
 def compare(chip: Any, first: int, small: bool) -> tuple[Counter[str], list[str]]:
-    """Compare the products of a task: counts, and differences."""
+    """Compare a chip's products of a task with the expected ones; return counts and differences."""
     counts, differences = Counter[str](), list[str]()
     for number in range(first, first + CHUNK):
         item = drawn(number)
@@ -148,7 +148,7 @@ def compare(chip: Any, first: int, small: bool) -> tuple[Counter[str], list[str]
 
 
 def digest(device: Any, count: int = len(REPLAYED)) -> str:
-    """The digest of a device's answers to the products that tests replay, or to the first ones."""
+    """The digest of a device's results for the products that tests replay, or for the first ``count``."""
     found = hashlib.sha256()
     for number in REPLAYED[:count]:
         found.update(np.ascontiguousarray(answer(device, drawn(number))).tobytes())

@@ -1,4 +1,4 @@
-"""The subject that records random programs of `simwarp.lab.fuzz`: digests of their texts and answers.
+"""The subject that records random programs of `simwarp.lab.fuzz`: digests of their texts and results.
 
 The seed and the vocabulary determine the programs, so the recording does not store their text. This example
 uses the simulator in place of hardware:
@@ -44,11 +44,12 @@ _NONE = bytes(16)
 
 @dataclass(frozen=True)
 class Programs:
-    """The recorded answers of hardware to randomly generated programs."""
+    """The recorded results of hardware for randomly generated programs."""
 
     meta: dict[str, Any]  # header, version of the generator, seed, number of programs without an answer
     texts: npt.NDArray[np.uint8]  # (count, 4): the start of the SHA-256 of each program's text
-    digests: npt.NDArray[np.uint8]  # (count, 16): of the answers; zeros without one
+    # (count, 16): the start of the SHA-256 of each answer; zeros if there is none
+    digests: npt.NDArray[np.uint8]
     vocabulary: Vocabulary
 
     def program(self, number: int) -> Program:
@@ -67,7 +68,7 @@ class Programs:
 
 
 def ask(asking: Asking) -> Answers:
-    """Run the first programs of a seed; on hardware in worker processes, which may crash or hang."""
+    """Run the first programs of a seed; on hardware in worker processes, since they may crash or hang."""
     workers = None if asking.simulated else Workers(asking.make)
     try:
         return ask_programs(asking, SEED, asking.number(COUNT, 8), workers)
@@ -77,7 +78,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def ask_programs(asking: Asking, seed: int, count: int, workers: Workers | None = None) -> Answers:
-    """Run programs 0 … ``count`` - 1; a program has no answer if the compiler crashes or mutants disagree."""
+    """Run programs 0 … ``count`` - 1; a program has no result if the compiler crashes or mutants disagree."""
     vocabulary = all_rows()
     texts: list[bytes] = []
     digests: list[bytes] = []
@@ -123,7 +124,7 @@ def replay(
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[int]:
-    """The numbers of programs, among ``numbers`` or all, whose answer on a device is not the recorded one."""
+    """Run programs again, all or ``numbers``; return the numbers of those with another result."""
     wrong: list[int] = []
     for done, number in enumerate(range(len(recording.digests)) if numbers is None else numbers):
         right = recording.digests[number].tobytes()

@@ -1,4 +1,4 @@
-"""The subject that records hardware's behaviour where the PTX ISA leaves it open, with small kernels.
+"""The subject that records hardware's behaviour where the PTX ISA leaves it open, by small kernels.
 
 The only parameter of each kernel is the pointer ``out``, to two words for each thread.
 

@@ -82,7 +82,7 @@ def digest_of(digests: Sequence[bytes]) -> str:
 
 
 def _sort(copy: Copy) -> str:
-    """The position of a copy: inside its tensor, across its edge or outside."""
+    """Whether a copy is inside its tensor, across its edge, or outside."""
     inside = units_of(copy.tensor, copy.coordinates, copy.offsets).inside
     return "inside" if inside.all() else "across an edge" if inside.any() else "outside"
 
@@ -90,7 +90,7 @@ def _sort(copy: Copy) -> str:
 def compare(
     chip: Any, kernel: Kernel, numbers: Sequence[int]
 ) -> tuple[list[bytes], dict[str, Counter[str]], list[str]]:
-    """Compare copies of a kernel: digests of the chip's bytes, counts, and differences."""
+    """Compare a kernel's copies on a chip with the simulator's: digests of the bytes, counts, differences."""
     copies = [by_chance.drawn(kernel, number) for number in numbers]
     results = by_chance.answers(chip, kernel, copies)
     run = by_chance.answers(Device(), kernel, [copies[i] for i, n in enumerate(numbers) if n < EXECUTED])
@@ -145,7 +145,7 @@ def question(kernel: Kernel) -> str:
 
 
 def again(device: Any, kernel: Kernel) -> str:
-    """The digest of a device's answers to the copies that tests replay."""
+    """The digest of a device's results for the copies that tests replay."""
     copies = [by_chance.drawn(kernel, number) for number in range(REPLAYED)]
     return digest_of([digest(answer) for answer in by_chance.answers(device, kernel, copies)])
 
@@ -196,7 +196,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def _recorded(found: dict[tuple[str, int], bytes], kernel: Kernel, count: int) -> dict[str, Any]:
-    """The recording of a kernel: the number of copies, a digest of all, and one of the replayed copies."""
+    """The recording of a kernel: the number of copies, a digest of all, and a digest of the replayed ones."""
     digests = [found.get((kernel.name, number), b"") for number in range(count)]
     return {
         "copies": sum(map(bool, digests)),

@@ -75,10 +75,10 @@ KERNELS = tuple(
 class Copy(NamedTuple):
     """One tensor copy; ``memory`` and ``shared`` are the bytes of the tensor and shared memory before it."""
 
-    tensor: TensorMap  # at address 0
+    tensor: TensorMap  # the map of a tensor at address 0
     coordinates: tuple[int, ...]
     offsets: tuple[int, ...]
-    start: int  # of the tile, in shared memory
+    start: int  # offset of the tile in shared memory
     memory: Array
     shared: Array
 
@@ -110,7 +110,7 @@ def _contents(draw: Draw, size: int, kind: str) -> Array:
 
 
 def _tiled(draw: Draw, kernel: Kernel) -> TensorMap:
-    """A tiled map: its box, and a tensor about as large."""
+    """A tiled map: a box, and a tensor of about the same size."""
     kind, swizzle, inner = _row(draw, kernel)
     rows = TILE // (swizzle or inner * DATA_TYPES[kind][0])
     box, steps = [inner], [draw.choice((1, 1, 1, 8))]
@@ -231,7 +231,7 @@ def module(kernel: Kernel) -> str:
 
 
 def _moved(to_tile: bool) -> list[str]:
-    """Copy all of a block's shared memory from global memory, or to it."""
+    """PTX lines that copy all of a block's shared memory to global memory, or back."""
     registers, lines = "{%w0, %w1, %w2, %w3}", list[str]()
     for at in range(0, ROOM, THREADS * CHUNK):
         if to_tile:
@@ -300,7 +300,7 @@ def answers(device: Any, kernel: Kernel, copies: Sequence[Copy]) -> list[Array |
 
 
 def _map(device: Any, array: Any, tensor: TensorMap) -> bytes | str:
-    """The device's map of an array, or its reason to refuse it."""
+    """A device's tensor map of an array, or the reason why the device refuses it."""
     box = tensor.im2col
     images = box and Im2col(box.lower[::-1], box.upper[::-1], box.channels, box.pixels)
     try:
@@ -321,7 +321,7 @@ def _map(device: Any, array: Any, tensor: TensorMap) -> bytes | str:
 
 
 def _table(copies: Sequence[Copy]) -> npt.NDArray[np.int32]:
-    """The operands of the instructions beside the maps: coordinates, offsets, start and bytes."""
+    """The operands of the instructions besides the maps: coordinates, offsets, start and bytes."""
     table = np.zeros((len(copies), _COLUMNS), np.int32)
     for row, copy in zip(table, copies, strict=True):
         row[: len(copy.coordinates)] = copy.coordinates

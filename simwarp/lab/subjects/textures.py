@@ -63,9 +63,9 @@ class Case:
     operation: str  # "tex", "fetch" (integer coordinates), or "tld4.r" … "tld4.a"
     texels: Array  # the host array that becomes an image, or linear memory
     channels: int
-    options: dict[str, Any]  # of `gpu.device.Device.texture`
-    places: Array  # (places, coordinates), a layer first; floats, or int32 for integer coordinates
-    layers: Array  # (places,) of int32
+    options: dict[str, Any]  # arguments of `gpu.device.Device.texture`
+    places: Array  # (fetches, coordinates), the layer first; floats, or int32 for integer coordinates
+    layers: Array  # (fetches,) of int32
 
     @property
     def opcode(self) -> str:
@@ -137,7 +137,7 @@ def _texels(rng: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
 
 
 def _places(rng: Any, geometry: str, shape: tuple[int, ...], normalized: bool, integers: bool) -> Array:
-    """Coordinates within and around a texture, many of them where rounding decides."""
+    """Coordinates inside and outside a texture, many of them at ties of rounding."""
     if "cube" in geometry:
         directions = rng.standard_normal((PLACES, 3)) * 10.0 ** rng.integers(-3, 4, (PLACES, 1))
         directions[: PLACES // 4] = rng.integers(-4, 5, (PLACES // 4, 3))
@@ -194,7 +194,7 @@ def answer(device: Any, case: Case) -> Array:
 
 
 def digest_of(answers: Sequence[Array]) -> str:
-    """The SHA-256 of the answers to several cases, in hexadecimal."""
+    """The SHA-256 of the results of several cases, in hexadecimal."""
     return hashlib.sha256(b"".join(hashlib.sha256(found.tobytes()).digest() for found in answers)).hexdigest()
 
 
@@ -210,12 +210,12 @@ def question() -> str:
 
 
 def again(device: Any) -> str:
-    """The digest of a device's answers to the cases that tests replay."""
+    """The digest of a device's results for the cases that tests replay."""
     return digest_of([answer(device, drawn(number)) for number in range(REPLAYED)])
 
 
 def compare(chip: Any, numbers: Sequence[int]) -> tuple[list[Array], dict[str, Counter[str]], list[str]]:
-    """Compare cases: the chip's answers, the counts, and the differences.
+    """Compare cases on a chip with the simulator: the chip's results, counts, and differences.
 
     Cubes are counted apart: there a chip divides by an approximate reciprocal.
     """

@@ -1,4 +1,4 @@
-"""Compares matrix products in registers on a device with those of the simulator, word for word.
+"""Comparison of matrix products in registers between a device and the simulator, word for word.
 
 Every form of ``mma`` and ``wmma.mma`` multiplies random tiles (`tiles_by_chance`): a first chunk, which tests
 replay without a GPU, and many more. The recording has the numbers of tiles and of differences, the SHA-256

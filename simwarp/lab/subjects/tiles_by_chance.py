@@ -55,7 +55,7 @@ def classes_of(opcode: str) -> dict[str, Maker]:
 
 
 def tiles(opcode: str, draw: Draw, count: int) -> Words:
-    """The words of ``count`` tiles of a, b and c, (count, rows, columns), taken from each class in turn.
+    """The words of ``count`` tiles of a, b and c, (count, rows, columns); the classes of tiles alternate.
 
     If a tile has four matrices, the shape is (count, matrices, rows, columns).
     """
@@ -102,7 +102,7 @@ def near_the_ends(draw: Draw, form: Operands) -> Words:
 
 
 def alike(draw: Draw, form: Operands) -> Words:
-    """The largest products, all of one sign, with c near an end of its type."""
+    """Tiles of the largest products, all of one sign, with c near an end of its type."""
     made = near_the_ends(draw, form)
     for name in "ab":
         top = ones(form.types[name])
@@ -121,7 +121,7 @@ def sparse(draw: Draw, form: Operands) -> Words:
 
 
 def dense(draw: Draw, form: Operands) -> Words:
-    """Tiles whose a and b are mostly one bits."""
+    """Tiles in which most bits of a and b are 1."""
     made = sparse(draw, form)
     return made | {name: made[name] ^ 1 for name in "ab"}
 
@@ -199,7 +199,7 @@ def small(draw: Draw, form: Operands) -> Words:
 
 
 def in_pairs(draw: Draw, form: Operands, made: Words) -> Words:
-    """Make some products of each tile, at random k, the negatives of others."""
+    """Replace some products of each tile, at random k, by the negatives of other products."""
     count, _, k = form.shapes["a"]
     order = np.argsort(draw.words(count * k).reshape(count, k), axis=1)
     first, second = order[:, 0::2], order[:, 1::2]

@@ -51,7 +51,7 @@ def tiles(opcode: str) -> dict[str, np.ndarray]:
 
 
 def words(found: Sum, fragments: Fragments) -> dict[str, list[int]] | None:
-    """A sum's words of a's row, b's column and c; None if the instruction cannot compute the sum."""
+    """The words of a sum (a's row, b's column, and c); None if the instruction cannot compute it."""
     spare = fragments.shape.k - len(found.products)
     if spare < 0:
         return None
@@ -79,11 +79,11 @@ def _word(number: str, kind: str, bits: int) -> int:
 
 
 def of_floats(fragments: Fragments) -> Iterator[Sum]:
-    """All sums of floats for an instruction; its types may lack the numbers of some."""
+    """All handmade sums of floats for an instruction; its types may lack the numbers of some."""
     d, a, b, c = (fragments.operands[name].type for name in "dabc")
 
     def power(exponent: int, factor: float = 1.0) -> tuple[float, float]:
-        """Two factors of the product factor · 2^exponent, of about equal size if the types allow it."""
+        """Two factors whose product is factor · 2^exponent, of about equal size if the types allow it."""
         left, right = FORMATS[a], FORMATS[b]
         low = max(left.least_exponent - left.fraction_bits, exponent - right.greatest_exponent)
         high = min(left.greatest_exponent, exponent - right.least_exponent + right.fraction_bits)
@@ -118,7 +118,7 @@ def _cut(power: Any, top: int) -> Iterator[Sum]:
 
 
 def _zeros(power: Any, greatest: int) -> Iterator[Sum]:
-    """Sums with zeros beside small products, and sums that are zero."""
+    """Sums of zeros and small products, and sums that are zero."""
     for zero in (0.0, -0.0):
         yield Sum("zero times large, beside small", ((zero, 2.0**greatest), power(-12)))
         for c in (0.0, -0.0):
@@ -159,7 +159,7 @@ def _tiny(power: Any, least: int, fraction_bits: int, k: int) -> Iterator[Sum]:
 
 
 def _great(power: Any, c: Any) -> Iterator[Sum]:
-    """Sums near the largest number of c's type, and products beyond it that cancel."""
+    """Sums near the largest number of c's type, and larger products that cancel."""
     last = c.greatest_exponent
     largest = 2.0**last * (2.0 - 2.0**-c.fraction_bits)
     for sign in (1.0, -1.0):

@@ -1,4 +1,4 @@
-"""Compares products of warpgroups on a device with those of the simulator, bit for bit.
+"""Compares products of warpgroups on a device with the simulator's, bit for bit.
 
 A *tile* is all of one instruction's product, 64 x n. Each form multiplies random tiles
 (`wgmma_by_chance`), in chunks that take the form's variants in turn. The simulator's answers come from
@@ -38,14 +38,14 @@ OPCODES = tuple(opcode for opcode in all_opcodes() if opcode.startswith("wgmma")
 
 
 def drawn(form: Form, chunk: int) -> Tiles:
-    """The random operand tiles of a form's chunk ``chunk``, always the same."""
+    """The random operand tiles of a form's chunk number ``chunk``, always the same."""
     each = EACH["whole" if form.types["c"] == "s32" else "floats"]
     variant = form.variants[chunk % len(form.variants)]
     return by_chance.drawn(form, variant, Draw(SEED, form.opcode, chunk), each)
 
 
 def replayed(form: Form, chunk: int, blocks: int) -> Array:
-    """Two of the tiles of a chunk, which differ from form to form."""
+    """Two tiles of a chunk for tests to replay; the choice differs from form to form."""
     return (5 * form.n + 11 * chunk + np.array([0, blocks // 2])) % blocks
 
 
@@ -92,7 +92,7 @@ def compare(chip: Any, opcode: str, small: bool) -> tuple[dict[str, Any], list[s
 
 
 def _answers(chip: Any, form: Form, chunk: int, tiles: Tiles) -> Array:
-    """A chip's answers to a chunk; an error has a note that names the chunk."""
+    """A chip's results for a chunk; an error has a note that names the chunk."""
     try:
         return by_chance.answers(chip, form, chunk % len(form.variants), tiles)
     except Exception as error:
@@ -105,7 +105,7 @@ def _where(form: Form, chunk: int) -> str:
 
 
 def _difference(form: Form, chunk: int, tile: int, tiles: Tiles, found: Array, right: Array) -> str:
-    """Describe the first wrong element of a tile, with all that enters it."""
+    """Describe the first wrong element of a tile, with all of its operands."""
     bad = np.argwhere(found[tile] != right[tile])
     row, column = bad[0].tolist()
     words = {name: word[tile] for name, word in tiles.words.items()}
@@ -139,7 +139,7 @@ def question(opcode: str) -> str:
 
 
 def again(device: Any, opcode: str) -> str:
-    """The digest of a device's answers to the tiles that tests replay."""
+    """The digest of a device's results for the tiles that tests replay."""
     form, found = Form(opcode), hashlib.sha256()
     for chunk in range(len(form.variants)):
         tiles = drawn(form, chunk)

@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 
 class Variant(NamedTuple):
-    """The choices of an instruction beside its opcode: A in shared memory or registers, majors, signs."""
+    """The choices of an instruction besides its opcode: A in shared memory or registers, majors, signs."""
 
     shared: bool
     k_major: tuple[bool, bool]
@@ -65,7 +65,7 @@ class Form:
 
     @cached_property
     def layouts(self) -> dict[str, Layout]:
-        """The maps of the accumulators, and of A in registers; bits in words of 32."""
+        """The layouts of the accumulators, and of A in registers; bits are packed in 32-bit words."""
         operands = fragments_of(self.opcode).operands
         a = operands["a"].layout
         return {"d": operands["d"].layout, "a": a.words() if self.types["a"] == "b1" else a}
@@ -78,7 +78,7 @@ class Form:
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """Both places of A and all majors; the signs differ from one n to the next."""
+        """All variants of a form: A in shared memory and in registers, all majors; signs depend on n."""
         halves = self.types["a"] in ("f16", "bf16")
         whole = self.types["c"] == "s32"
         majors = [(True, True)] if whole else [(True, True)] * 2
@@ -100,10 +100,10 @@ class Form:
 class Tiles(NamedTuple):
     """Operand tiles, descriptors and scale-d flags of some blocks, one ``wgmma`` each."""
 
-    words: dict[str, Array]  # of A (blocks, 64, k), B's columns (blocks, n, k), and C (blocks, 64, n)
-    descriptors: Array  # of A and B, (blocks, 2) uint64, in memory that begins at 0
+    words: dict[str, Array]  # rows of A (blocks, 64, k), columns of B (blocks, n, k), and C (blocks, 64, n)
+    descriptors: Array  # descriptors of A and B, (blocks, 2) uint64, for shared memory that begins at 0
     places: Array  # addresses of the chunks of A and B, (blocks, 128 + 2 n) uint32
-    keeps: Array  # (blocks,) bool: C is added
+    keeps: Array  # (blocks,) bool: whether C is added
 
     def some(self, which: Array) -> Tiles:
         """The tiles of the blocks that an index array or mask selects."""
@@ -128,7 +128,7 @@ def drawn(form: Form, variant: Variant, draw: Draw, each: int) -> Tiles:
 
 
 def _word(form: Form) -> np.dtype[Any]:
-    """The unsigned integers that hold an element of A or B."""
+    """The unsigned integer type that holds an element of A or B."""
     return np.dtype(f"u{form.layouts['a'].bits // 8}")
 
 
@@ -166,7 +166,7 @@ def _placed(
 
 
 def _k_major(draw: Draw, extent: int, span: int, start: int, gaps: bool) -> int:
-    """A descriptor of rows of k; with a swizzle, of one of the slices of 32 bytes of its span."""
+    """A descriptor of rows along k; with a swizzle, of one 32-byte slice of the swizzle's span."""
     if not span:
         return _plain(draw, extent, start, gaps)
     stride = 8 * span * (draw.integer(1, 3) if gaps else 1)
@@ -200,7 +200,7 @@ def _plain(draw: Draw, extent: int, start: int, gaps: bool) -> int:
 
 
 def module(form: Form) -> str:
-    """PTX of a kernel ``variant0``, ``variant1`` … for each variant of a form."""
+    """PTX with one kernel ``variant<number>`` for each variant of a form."""
     kernels = [_kernel(form, variant, f"variant{number}") for number, variant in enumerate(form.variants)]
     return "\n".join([".version 8.7\n.target sm_90a\n.address_size 64", *kernels])
 
@@ -259,7 +259,7 @@ def _load(source: str, offset: int, guard: str) -> str:
 
 
 def _chunk_to_shared(source: str, offset: int, number: int, guard: str) -> list[str]:
-    """Copy a chunk to the place that the table has for it."""
+    """PTX lines that copy a chunk to the shared address in the kernel's table."""
     return [
         _load(source, offset, guard),
         f"{guard}ld.global.b32 %at, [%to+{4 * number}]; {guard}add.u32 %at, %at, %tiles;",

@@ -81,9 +81,10 @@ def BTC_Conv2d(
 
     Grid: (out_width, out_height, out_channels / 8 * batch / 8), blocks of one warp; shared, for bits: Cs.
     """
-    bx, by, bz = warp.block  # over Q: out_width, P: out_height, out_channels / 8 * batch / 8
+    # grid: x over out_width (Q), y over out_height (P), z over out_channels / 8 * batch / 8
+    bx, by, bz = warp.block
     batch, in_channels, out_channels = sizes
-    ins = in_channels >> 7  # number of steps in C: in_channels
+    ins = in_channels >> 7  # steps of 128 bits along in_channels (C)
     bn, bo = bz // (out_channels >> 3), bz % (out_channels >> 3)
     ldm, step = (128, 32) if fsb else (in_channels, 4)
     ax0 = bx * p.stride_horizontal - p.pad_w
@@ -94,11 +95,11 @@ def BTC_Conv2d(
         for s in range(p.filter_width):
             ay, ax = ay0 + r * p.dilation_vertical, ax0 + s * p.dilation_horizontal
             if not (0 <= ay < p.in_height and 0 <= ax < p.in_width):
-                exclude += 1  # not in frame
+                exclude += 1  # tap outside the image
                 continue
             a = (ay * p.in_width + ax) * batch * ins * 4 + bn * ins * 32
             b = (r * p.filter_width + s) * out_channels * ins * 4 + bo * ins * 32
-            for c in range(ins):  # per 128 bits in C: in_channels
+            for c in range(ins):  # 128 input channels at a time
                 a_frag = load_matrix_sync(warp, "matrix_a", input, a + c * step, ldm)
                 b_frag = load_matrix_sync(warp, "matrix_b", filter, b + c * step, ldm)
                 c_frag.bmma(a_frag, b_frag)

@@ -93,12 +93,12 @@ def BMMs(
     bits each.
     """
     laneid, (bx, by, _) = warp.lane, warp.block
-    wx, wy = int(warp.thread.y[0]), int(warp.thread.z[0])  # the same in all lanes
+    wx, wy = int(warp.thread.y[0]), int(warp.thread.z[0])  # wx and wy are the same in all lanes
     As, Bs = warp.shared["As"], warp.shared["Bs"]
     c = Tile(warp, options.operation)
     for k in range(A_width // 128):
         if wx == 0 and wy == 0:  # one warp loads data for the 16 of the block
-            for word in range(4):  # of a uint4
+            for word in range(4):  # for each 32-bit word of a uint4
                 a = warp.load(A, ((bx * 32 + laneid) * (A_width // 128) + k) * 4 + word)
                 b = warp.load(B, ((by * 32 + laneid) * (A_width // 128) + k) * 4 + word)
                 warp.store(As, laneid * 4 + word, a)

@@ -166,7 +166,8 @@ def _grid(H: int, W: int) -> tuple[Whole, Whole]:
 def _sides(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int, int, int]:
     if len(shape) != 2 or len(tile) != 2 or min(*shape, *tile) < 1:
         raise ShapeError(
-            f"a bit matrix of shape {shape} in tiles of {tile}\nboth are two sides of at least 1\n"
+            f"a bit matrix of shape {shape} in tiles of {tile}\n"
+            "shape and tile must each be two sizes of at least 1\n"
             "give (H, W) and (BH, BW)"
         )
     return (*shape, *tile)

@@ -31,8 +31,8 @@ TILE_SIZE = TILE_SIDE * TILE_SIDE
 class Options(NamedTuple):
     """Parameters of the kernels that the listings do not have."""
 
-    operation: Operation = "xor"  # of the tensor core
-    fused: Fused | None = None  # thresholds, for an output of bits
+    operation: Operation = "xor"  # the tensor core's operation on bits
+    fused: Fused | None = None  # thresholds, if the output is bits
     first: First = "lsb"  # bit order of the output
 
     def shared(self, warps: int) -> dict[str, tuple[Any, int]]:
@@ -92,7 +92,7 @@ def store_tile(
 
 
 def FLIPBITS(n: Any, b: int) -> Any:
-    """Flip the last b bits of n: count a byte's index from the other end of its word.
+    """Flip the last b bits of n: the index of a byte counted from the other end of its word.
 
     Other than in print: ``(1u<<(b))-1``; ``1u<<(b)-1`` would flip a single bit.
 

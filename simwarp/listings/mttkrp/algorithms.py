@@ -154,7 +154,7 @@ def nonzero_alg(
     C: GlobalArray,
     R: int,
 ) -> None:
-    """Algorithm 8, nonzero-alg: a block per fiber, each of whose nonzeros adds to a row of its own.
+    """Algorithm 8, nonzero-alg: a block per fiber; each of its nonzeros adds to another row.
 
     ``inds``, sliceInds and fiberInds, each (fibers,), and ``matrices``, A and B, each (dimension, R), have
     one array for each level above the nonzeros. C is the output, (K, R), which is added to.

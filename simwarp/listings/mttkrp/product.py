@@ -1,4 +1,4 @@
-"""MTTKRP by the paper's algorithms: choose the algorithm for each part of a tensor, and launch it."""
+"""MTTKRP by the paper's algorithms: the choice of the algorithm for each part of a tensor, and its launch."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _BARRIER, _FAULT = KINDS.index("barrier"), KINDS.index("fault")
 
 
 def identities(a: Recording, b: Recording, by: By) -> tuple[Integers, Integers]:
-    """A number for each row of two recordings, equal for rows of one kind and one instruction or source line.
+    """For each row of two recordings, a number that is equal for rows of the same kind and code location.
 
     Equal instructions have the same index in their kernel and the same opcode. Source files are compared
     without folders; a single renamed file counts as the same. Where a source line compiled to different
@@ -97,7 +97,7 @@ def _writes_memory(opcode: str) -> bool:
 
 
 def _renamed(a: Recording, b: Recording) -> dict[str, str]:
-    """The renamed file of the second recording, mapped to its name in the first one."""
+    """Files that the second recording renamed: their names there → their names in the first one."""
     files = [{it.file for code in r.codes for it in code if it.source_file} for r in (a, b)]
     here, there = files[0] - files[1], files[1] - files[0]
     return {there.pop(): here.pop()} if len(here) == len(there) == 1 else {}
@@ -123,6 +123,6 @@ def align(by: By, a: Integers, b: Integers) -> tuple[Integers, Integers, int | N
 
 
 def _visits(rows: Integers) -> Integers:
-    """A number for each row: its identity combined with the count of its earlier occurrences."""
+    """For each row, its identity combined with the number of its earlier occurrences."""
     counts: defaultdict[int, Iterator[int]] = defaultdict(count)
     return np.array([identity << 32 | next(counts[identity]) for identity in rows.tolist()], np.int64)

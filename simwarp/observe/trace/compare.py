@@ -161,7 +161,7 @@ def differences(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> I
 
 
 class _Comparison:
-    """Two recordings, whose rows are compared by identities: equal for rows that should agree."""
+    """Compares the rows of two recordings; rows that should agree have the same identity."""
 
     def __init__(self, a: Recording, b: Recording, by: By) -> None:
         self.a, self.b = a, b
@@ -182,7 +182,7 @@ class _Comparison:
             yield self.of_launch(count)
 
     def of_launch(self, number: int) -> Difference:
-        """The difference of two launches, or of a launch that only one recording has."""
+        """The difference between two launches with a number; or of a launch that only one recording has."""
         texts, places = list[str](), list[Place]()
         for launches in (self.a.launches, self.b.launches):
             launch = launches[number] if number < len(launches) else None
@@ -233,7 +233,7 @@ class _Comparison:
         return count
 
     def between(self, key: Key, i: int | None, k: int | None, lane: int | None) -> Difference:
-        """The difference of two matched rows; or of a row without a match, where the other index is None."""
+        """The difference of two matched rows, or of an unmatched row, where the other index is None."""
         a, b = self.a, self.b
         number = b.steps_before(key, k or 0) if i is None else a.steps_before(key, i)
         whole = Difference("path", key[0], number, _place(a, key, i, lane), _place(b, key, k, lane))
@@ -266,12 +266,12 @@ class _Comparison:
         raise ValueError("the rows are alike")
 
     def same_event(self, i: int, k: int) -> bool:
-        """True if two rows are the same instruction or access, so that their data is comparable."""
+        """True if two rows have the same instruction or access, so that their data can be compared."""
         same = all(self.a.rows[name][i] == self.b.rows[name][k] for name in _LAYOUT)
         return same and bool(self.identity_a[i] == self.identity_b[k])
 
     def other_by(self, same_code: bool) -> str:
-        """Advice to compare with another ``by`` where paths differ; "" if none helps."""
+        """Advice to compare by another key where paths differ; "" if none helps."""
         if self.by == "ptx" and same_code:
             return "to compare traces of different schedules, use by='lane'"
         return "" if self.by == "source" or same_code else "to compare different PTX, use by='source'"
@@ -283,7 +283,7 @@ def _with_lane(recording: Recording, rows: Integers, lane: int) -> Integers:
 
 
 def _place(recording: Recording, key: Key, i: int | None, lane: int | None) -> Place:
-    """The place of a warp's row; of the warp itself for None."""
+    """The location of a warp's row; for None, the location of the warp itself."""
     launch, block, warp = key
     place = Place(recording.launches[launch].kernel, recording.block_of(launch, block), warp, lane)
     it = None if i is None else recording.instruction(i)
@@ -308,7 +308,7 @@ def _values(recording: Recording, i: int, instruction: TracedInstruction | None)
 
 
 def _event(recording: Recording, i: int | None) -> str:
-    """The description of a row in a message; "nothing more" for None."""
+    """Describe a row for a message; "nothing more" for None."""
     if i is None:
         return "nothing more"
     it, kind = recording.instruction(i), recording.kind(i)

@@ -1,4 +1,4 @@
-"""Recordings as .npz files: one array for each column of the rows, one of their data, and a JSON header.
+"""Recordings as .npz files: one array per column of the rows, one with their data, and a JSON header.
 
 A file may come from an untrusted source: nothing in it is executed, and every length and index is checked.
 """
@@ -110,7 +110,7 @@ def _read_arrays(path: Path | str, largest: int) -> dict[str, npt.NDArray[Any]]:
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
         if sorted(member.filename for member in members) != sorted(f"{name}.npy" for name in _ARRAYS):
-            raise _FormatError("it holds other arrays")
+            raise _FormatError("its arrays are not those of a trace")
         size = sum(member.file_size for member in members)
         if size > largest:
             raise _FormatError(f"its arrays take {size} bytes, more than largest={largest}")
@@ -195,7 +195,7 @@ def _check_rows(recording: Recording) -> None:
 
 
 def _check_steps(rows: Rows, faults: int, items: Integers) -> None:
-    """Check the rows of one launch: their step numbers, and ``items``, the bytes per lane of each step."""
+    """Check the rows of one launch: step numbers, and sizes of data; ``items`` are bytes per lane by step."""
     barrier, fault, step = (rows["kind"] == KINDS.index(kind) for kind in ("barrier", "fault", "step"))
     executed = ~(barrier | fault)
     _check_below(rows["step"][executed], items.size, "step")

@@ -247,7 +247,7 @@ class Record:
 @shortened
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """The events of a trace by launch, block and warp; those of a warp in program order.
+    """The events of a trace by launch, block and warp; the events of a warp are in program order.
 
     Attributes
     ----------

@@ -116,7 +116,7 @@ class Trace(Observer):
     # ---- events --------------------------------------------------------------------------------------
 
     def on_launch(self, launch: Launch) -> None:
-        """Start to record a launch, if its kernel is selected."""
+        """Begin to record a launch, if its kernel is selected."""
         self._launch = self._chunk = None
         program, chosen = launch.program, self.selection
         if chosen["kernels"] is not None and not any(part in program.name for part in chosen["kernels"]):
@@ -144,7 +144,7 @@ class Trace(Observer):
             self._add("step", chunk, rows, mask, data, step=step.number, item=item)
 
     def on_access(self, event: AccessEvent) -> None:
-        """Record the addresses of an access to memory; of lanes alone, since a row has one for each."""
+        """Record the addresses of a memory access by lanes; a row has one address for each lane."""
         number, chunk = event.step.number, event.chunk
         if (
             event.unit != "lanes"
@@ -232,7 +232,8 @@ class Trace(Observer):
     def recording(self) -> Recording:
         """All records so far, in an order that does not depend on the schedule."""
         if self._recording is None:
-            rows = np.frombuffer(bytes(self._rows), ROW)  # copies: a viewed bytearray cannot grow
+            # copy the bytes: a bytearray with a view cannot grow
+            rows = np.frombuffer(bytes(self._rows), ROW)
             data = np.frombuffer(bytes(self._data), np.uint8)
             order = np.lexsort((rows["warp"], rows["block"], rows["launch"]))
             sizes = lengths(rows)
@@ -257,7 +258,7 @@ class Trace(Observer):
 
 
 def _checked(name: str, given: Iterable[Any] | None) -> list[Any] | None:
-    """A list argument of `Trace` as plain data without duplicates; raises TraceError if it is wrong."""
+    """A list argument of `Trace` as plain data without duplicates; raises TraceError if it is invalid."""
     if given is None:
         return None
     if isinstance(given, str | int):

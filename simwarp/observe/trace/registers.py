@@ -62,7 +62,7 @@ class StepReader:
 
 
 def _widened(kind: str, declared: np.dtype[Any]) -> str:
-    """The type of a register: ``kind``, or its counterpart of the declared width."""
+    """The type of a register: ``kind``, or the same kind of type in the declared width."""
     if storage(kind) == declared:
         return kind
     return f"{ {'i': 's', 'u': 'u'}.get(DTYPES[kind].kind, 'b') }{declared.itemsize * 8}"

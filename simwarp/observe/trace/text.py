@@ -69,7 +69,7 @@ def _rows(record: Record, lanes: Sequence[int]) -> Iterator[tuple[str, ...]]:
 
 
 def _in_lanes(texts: Sequence[str], mask: int, lanes: Sequence[int]) -> str:
-    """The values in ``lanes``; without lanes, one value if all are equal, else the first three."""
+    """The values in ``lanes``; by default one value if all are equal, else the first three."""
     if lanes:
         held = dict(zip((lane for lane in range(WARP_SIZE) if mask >> lane & 1), texts, strict=True))
         return ", ".join(held.get(lane, "-") for lane in lanes)
@@ -99,7 +99,7 @@ def in_hex(bits: int, kind: str) -> str:
 
 
 def _number(bits: int, kind: str) -> str:
-    if kind in _PAIRS:  # the low half first
+    if kind in _PAIRS:  # the low half of the word comes first
         return f"{_number(bits & 0xFFFF, _PAIRS[kind])}, {_number(bits >> 16, _PAIRS[kind])}"
     if kind == "bf16":
         return str(float(_number(bits << 16, "f32")))

@@ -68,7 +68,7 @@ def number(cursor: Cursor) -> int:
 
 @lru_cache(maxsize=4096)
 def _literal(text: str) -> Value | None:
-    """The value of a token that is a literal; None for another token."""
+    """The value of a literal token; None for another token."""
     if text == "WARP_SZ":
         return Whole(32)
     if not (text[:1].isdigit() or text[:1] == "."):
@@ -144,7 +144,7 @@ def _unary(cursor: Cursor, depth: int) -> Value:
 
 
 def _deeper(cursor: Cursor, depth: int) -> int:
-    """The depth one level further in; an error if that is too deep."""
+    """The depth plus 1; a syntax error if that is too deep."""
     if depth == _DEEPEST:
         raise cursor.error(f"expected no more than {_DEEPEST} levels of parentheses and signs")
     return depth + 1

@@ -25,7 +25,7 @@ _MOST = 1 << 24
 
 
 def initial_values(cursor: Cursor, shape: Sequence[int], kind: str) -> tuple[tuple[Initial, ...], int]:
-    """Read the values after ``=``, and count the items of the outer braces; any number if shape[0] is 0."""
+    """Read the values after ``=``; return them and the number of outer items (any if shape[0] is 0)."""
     if not shape:
         return (_value(cursor, kind),), 1
     if len(shape) > 8:
@@ -71,9 +71,9 @@ def _byte_of(cursor: Cursor, at: int, mask: Immediate) -> Reference:
     if mask.float_bits or mask.value not in _MASKS:
         cursor.at = at
         raise cursor.error("expected a mask of one byte such as 0xFF00 before an address")
-    found = _reference(cursor, mask.value)
+    reference = _reference(cursor, mask.value)
     cursor.expect(")")
-    return found
+    return reference
 
 
 def _reference(cursor: Cursor, mask: int) -> Reference:

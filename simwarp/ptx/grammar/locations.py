@@ -1,4 +1,4 @@
-"""The lines of CUDA C++ that instructions come from: ``.file`` and ``.loc``.
+"""Source locations of instructions: the directives ``.file`` and ``.loc``.
 
 Source: PTX ISA 9.0, sections 11.5.3 (``.file``) and 11.5.4 (``.loc``).
 """
@@ -65,21 +65,21 @@ class Locations:
     @cached_property
     def _strings(self) -> dict[str, bytes]:
         """Label → the zero-terminated string after it, from the debug sections."""
-        texts, found = self.cursor.texts, dict[str, bytearray]()
+        texts, data = self.cursor.texts, dict[str, bytearray]()
         at = texts.index(".debug_str") if ".debug_str" in texts else len(texts)
         string = bytearray()
         for text, following in zip(texts[at:], texts[at + 1 :], strict=False):
             if text == "}":
                 break
             if following == ":":
-                string = found[text] = bytearray()
+                string = data[text] = bytearray()
             elif text.isdigit() and int(text) < 256:
                 string.append(int(text))
-        return {label: bytes(string) for label, string in found.items()}
+        return {label: bytes(string) for label, string in data.items()}
 
 
 def skip_file(cursor: Cursor) -> None:
-    """Skip a ``.file``: `Locations` has read all of them before, as they are at the end of a module."""
+    """Skip a ``.file`` directive, which `Locations` has already read at the end of the module."""
     number(cursor)
     cursor.string()
     while cursor.accept(","):

@@ -37,35 +37,35 @@ class OperandReader:
         cursor = self.cursor
         if cursor.accept(";"):
             return ()
-        found = [self._operand()]
+        operands = [self._operand()]
         while cursor.texts[cursor.at] == ",":
             cursor.at += 1
-            found.append(self._operand())
+            operands.append(self._operand())
         if not cursor.accept(";"):
             raise cursor.error("expected ',' or ';'")
-        return tuple(found)
+        return tuple(operands)
 
     def call(self) -> tuple[Operand, ...]:
         """Read ``(returns), function, (arguments), prototype;``, where only the function is required."""
         cursor = self.cursor
-        found: list[Operand] = []
+        operands: list[Operand] = []
         if cursor.text == "(":
-            found.append(self._group())
+            operands.append(self._group())
             cursor.expect(",")
         target = self._simple()
         if isinstance(target, Immediate):
             cursor.at -= 1
             raise cursor.error("expected a function, or the register that holds its address")
-        found.append(target)
+        operands.append(target)
         following = cursor.accept(",")
         if following and cursor.text == "(":
-            found.append(self._group())
+            operands.append(self._group())
             following = cursor.accept(",")
         if following:
-            found.append(Symbol(cursor.name()))
+            operands.append(Symbol(cursor.name()))
             self.has_free_name = True
         cursor.expect(";")
-        return tuple(found)
+        return tuple(operands)
 
     def guard(self) -> Register:
         """Read the guard ``%p`` or ``!%p`` after an ``@``."""
@@ -114,7 +114,7 @@ class OperandReader:
         return value
 
     def _free_name(self, text: str) -> Register | Symbol:
-        """Read a name not declared so far: of a special register, a label or a function."""
+        """Read a name that is not declared yet: of a special register, a label or a function."""
         if text.partition(".")[0] in self.visible:
             raise self.cursor.error("expected a whole register: .x, .y … exist for special registers only")
         self.cursor.at += 1
@@ -126,11 +126,11 @@ class OperandReader:
     def _predicate(self, negated: bool) -> Register:
         """Read the name of a predicate register."""
         cursor = self.cursor
-        found = self.visible.get(cursor.text) or Register(cursor.text)
-        if not _WORD.fullmatch(cursor.text) or isinstance(found, Symbol):
+        register = self.visible.get(cursor.text) or Register(cursor.text)
+        if not _WORD.fullmatch(cursor.text) or isinstance(register, Symbol):
             raise cursor.error("expected the name of a predicate register")
         cursor.at += 1
-        return Register(found.name, negated) if negated else found
+        return Register(register.name, negated) if negated else register
 
     def _pair(self, first: Operand) -> Pair:
         """Read ``|p`` after a destination."""

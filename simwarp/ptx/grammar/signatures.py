@@ -1,4 +1,4 @@
-"""Parse the head of a kernel, device function or prototype: everything before its body.
+"""Parser of the head of a kernel, device function or prototype: everything before its body.
 
 Source: PTX ISA 9.0, sections 5.1.6 (parameters), 7.1 (functions), 11.4 (performance), 11.7 (clusters).
 """
@@ -63,16 +63,16 @@ def prototype(cursor: Cursor) -> Function:
 
 def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
     """Read the parameters of a signature, in parentheses; [] if there are none."""
-    found: list[Variable] = []
+    parameters: list[Variable] = []
     if not cursor.accept("(") or cursor.accept(")"):
-        return found
+        return parameters
     for _ in cursor.separated(")"):
         space = cursor.text
         if space not in spaces:
             raise cursor.error(f"expected {' or '.join(map(repr, spaces))}")
         cursor.at += 1
-        found.append(parameter(cursor, space[1:]))
-    return found
+        parameters.append(parameter(cursor, space[1:]))
+    return parameters
 
 
 def directives(cursor: Cursor, function: Function) -> None:
@@ -113,7 +113,7 @@ def skip_pragma(cursor: Cursor) -> None:
 
 def _numbers(cursor: Cursor, most: int) -> list[int]:
     """Read up to ``most`` integers, separated by commas."""
-    found = [number(cursor)] if most else []
-    while 0 < len(found) < most and cursor.accept(","):
-        found.append(number(cursor))
-    return found
+    numbers = [number(cursor)] if most else []
+    while 0 < len(numbers) < most and cursor.accept(","):
+        numbers.append(number(cursor))
+    return numbers

@@ -100,7 +100,7 @@ class Body:
             raise cursor.error("expected an instruction, or a directive such as .reg or .shared")
 
     def _declare(self, variable: Variable, line: int) -> None:
-        """Add a variable under its unique name; names in its initial values become unique, too."""
+        """Add a variable under a unique name; names in its initial values become unique, too."""
         name = self.names.declare(variable.name, line, Symbol)
         initial = tuple(map(self._unique, variable.initial))
         self.function.variables.append(replace(variable, name=name, initial=initial))
@@ -182,7 +182,7 @@ class Body:
         return Instruction(opcode, operands, guard, line, cursor.quote(first, cursor.at, line), self.source)
 
     def _opcode(self) -> str:
-        """Read an opcode, whose dots may have blanks before them."""
+        """Read an opcode; blanks may precede its dots."""
         cursor = self.cursor
         opcode = cursor.texts[cursor.at]
         if opcode not in self.opcodes:

@@ -110,7 +110,7 @@ class Cursor:
         self.at += 1
 
     def separated(self, end: str) -> Iterator[None]:
-        """Read commas and the ``end`` of a list; yields before each item, which the caller reads."""
+        """Read commas up to the ``end`` of a list; yield before each item, which the caller reads."""
         while True:
             yield
             if self.accept(end):
@@ -142,12 +142,12 @@ class Cursor:
 
     def error(self, expected: str) -> PtxSyntaxError:
         """A syntax error with the line, what was expected and the token found."""
-        found = repr(self.text[:_LONGEST]) if self.text else "the end of the text"
+        token = repr(self.text[:_LONGEST]) if self.text else "the end of the text"
         text = self.quote(max(self.at - _AROUND, 0), self.at + _AROUND, self.line)
-        return PtxSyntaxError(f"line {self.line}: {expected}, found {found} in `{text}`")
+        return PtxSyntaxError(f"line {self.line}: {expected}, found {token} in `{text}`")
 
     def quote(self, first: int, end: int, line: int) -> str:
-        """A line of the text for an error; of a very long line only the tokens from ``first`` to ``end``."""
+        """A line of the text for an error; a very long one is cut to the tokens from ``first`` to ``end``."""
         text = self.source[line - 1].strip()
         if len(text) <= _LONGEST:
             return text

@@ -38,11 +38,11 @@ class _Type:
 def variables(cursor: Cursor, space: str, extern: bool = False) -> list[Variable]:
     """Read the declaration after a state space, and its semicolon."""
     kind = _type(cursor)
-    found = [_declared(cursor, space, kind, extern)]
+    variables = [_declared(cursor, space, kind, extern)]
     while cursor.accept(","):
-        found.append(_declared(cursor, space, kind, extern))
+        variables.append(_declared(cursor, space, kind, extern))
     cursor.expect(";")
-    return found
+    return variables
 
 
 def parameter(cursor: Cursor, space: str) -> Variable:
@@ -145,7 +145,7 @@ def _count(cursor: Cursor, kind: _Type, extents: tuple[int, ...]) -> int:
 
 
 def _alignment(kind: _Type) -> int:
-    """The alignment: the declared one, or the whole size of a vector; 0 for that of the type."""
+    """The declared alignment, or the size of a whole vector; 0 if only the type determines it."""
     if kind.alignment or kind.vector == 1:
         return kind.alignment
     return kind.vector * WIDTHS[kind.name]

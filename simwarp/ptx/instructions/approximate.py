@@ -47,7 +47,7 @@ def _f32(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_reciprocal(a: Any, b: Any) -> Any:
-    """The quotient as ``div.approx`` computes it: 0 or NaN for a large divisor."""
+    """The quotient as ``div.approx`` computes it, by a reciprocal: 0 or NaN for a large divisor."""
     return np.multiply(a, where(np.abs(b) > 2.0**126, np.copysign(0.0, b), np.divide(1.0, b)))
 
 

@@ -160,7 +160,7 @@ def _reductions(
 
 
 def _add_f32(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
-    """Unlike ``red.global`` a bulk reduction keeps subnormal numbers, as an H200 does."""
+    """Add f32 values as a bulk reduction, which keeps subnormal numbers on an H200, unlike ``red.global``."""
     return atom_f32(form, old, b, shared=True)
 
 

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13.5 and 9.7.13.6: atomic operations, whose order among lanes is unspecified; here ascending.
+"""PTX ISA 9.7.13.5 and 9.7.13.6: atomic operations; PTX leaves the order of lanes open, here it is ascending.
 
 The functions take the old value in memory, the operands, and whether the memory is shared memory: ``add``
 of f32 flushes subnormal operands and results in global memory but not in shared memory.
@@ -104,7 +104,7 @@ def _both(
 
 
 def _after(left: Any, runs: Runs, start: Any) -> tuple[Any, Any]:
-    """The value that each lane's predecessor in its run left (``start`` for the first), and all True."""
+    """The value in memory after each lane's predecessor in its run (at first ``start``), and all True."""
     old = np.empty_like(left)
     old[1:] = left[:-1]
     old[runs.starts] = start
@@ -118,7 +118,7 @@ def _associative(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) ->
 
 
 def _counting(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
-    """Old values of ``inc`` and ``dec``; exact where the lanes of a run have the same bound."""
+    """Old values of ``inc`` and ``dec``, exact in runs whose lanes have the same bound."""
     period, first, rank = b.astype(np.int64) + 1, start[runs.of].astype(np.int64), runs.rank
     outside = first >= period
     if form.has("inc"):
@@ -129,7 +129,7 @@ def _counting(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tu
 
 
 def _comparing(form: Form, start: Any, runs: Runs, b: Any, c: Any, *, shared: bool) -> tuple[Any, Any]:
-    """Old values of ``cas``; exact where the lanes of a run compare with the same value.
+    """Old values of ``cas``, exact in runs whose lanes compare with the same value.
 
     The first lane that writes another value is the last one that finds b.
     """
@@ -198,7 +198,8 @@ def atom_f64(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     if shared:
         return keep_payload(total, old, b)
     of_numbers = where(np.isnan(total), FORMATS["f64"].nan.view(np.float64), total)
-    return where(np.isnan(b), b, where(np.isnan(old), old, of_numbers))  # on an H200 a NaN is not made quiet
+    # the H200 returns a NaN unchanged, without making it quiet
+    return where(np.isnan(b), b, where(np.isnan(old), old, of_numbers))
 
 
 _of_halves = partial(_both, "<.add>", what="add b to the value, or to each half of it", kinds=".noftz.T")

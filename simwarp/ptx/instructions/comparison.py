@@ -92,7 +92,7 @@ def _truth(kind: str, holds: Any) -> Any:
 
 
 def _decided(form: Form, a: Any, b: Any, c: Any = None) -> tuple[Any, Any, Any]:
-    """Per operand, the lanes where the others decide: false in ``.and``, true in ``.or``."""
+    """For each operand, the lanes where another one decides: false in ``.and``, true in ``.or``."""
     if c is None or form.modifiers[1] == "xor":
         return False, False, False
     holds = _holds(form, form.T, a, b)

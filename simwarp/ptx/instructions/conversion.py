@@ -119,7 +119,7 @@ def cvt_from_integer(form: Form, a: Any) -> Any:
 
 
 def _sticky(a: Any) -> Any:
-    """Integers as f64 rounded to odd (the last bit is 1 where bits are lost), to be rounded again."""
+    """Integers as f64 rounded to odd (the last bit is 1 if bits are lost), for a second rounding."""
     if a.dtype.itemsize < 8:
         return a.astype(np.float64)
     cut = floats.from_integer(a, np.dtype(np.float64), "rz")
@@ -284,7 +284,7 @@ def _pair(form: Form, high: Any, low: Any) -> Any:
 
 
 def _nan(form: Form, a: Any) -> Any:
-    """The result for a NaN operand: to or from f64 a quiet NaN with its sign and the top of its payload."""
+    """The result for a NaN operand: to or from f64, a quiet NaN with its sign and the top payload bits."""
     source, to = FORMATS[form.U], FORMATS[form.T]
     if "f64" not in (form.T, form.U):
         return to.nan

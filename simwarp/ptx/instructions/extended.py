@@ -76,6 +76,6 @@ def mad(form: Form, a: Any, b: Any, c: Any, carry: Any = _NO_CARRY) -> Any:
 
 
 def _half(form: Form, a: Any, b: Any) -> Any:
-    """The half of a product that the opcode asks for, as an unsigned word."""
+    """The half of a product that the opcode names, as an unsigned word."""
     half = mul_hi(form, a, b) if form.has("hi") else np.multiply(a, b)
     return half.view(f"u{form.dtype.itemsize}")

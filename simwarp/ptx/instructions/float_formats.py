@@ -82,7 +82,7 @@ class Format:
         return self.replaced(clamped, self.is_nan(x), self.word.type(0))
 
     def finish(self, form: Form, x: Any) -> Any:
-        """Apply ``.ftz``, ``.sat`` and ``.relu`` to result words, where the form has them."""
+        """Apply ``.ftz``, ``.sat`` and ``.relu`` to result words, if the form has them."""
         if form.has("ftz"):
             x = self.flush(x)
         if form.has("sat"):
@@ -153,7 +153,7 @@ class Format:
     def _pick(self, a: Any, b: Any, function: Any) -> Any:
         """The smaller or larger of two numbers, -0 below +0."""
         size = self.word.itemsize
-        if size == 2:  # NumPy is slow in f16, and has no bf16
+        if size == 2:  # NumPy computes slowly in f16, and does not have bf16
             return self.order(function(self.order(a), self.order(b))).view(self.word)
         d = words(function(a.view(f"f{size}"), b.view(f"f{size}")))
         zeros = self.magnitude(np.bitwise_or(a, b)) == 0
@@ -183,7 +183,7 @@ widen: Callable[..., Any] = floats.widen
 
 
 def rounding(form: Form) -> Any:
-    """The rounding mode in an opcode, also as ``.rni`` and so on; ``rn`` without one."""
+    """The rounding mode in an opcode, also for ``.rni`` and similar; ``rn`` by default."""
     modes = (m.removesuffix("i") for m in form.modifiers)
     return next((mode for mode in modes if mode in ("rn", "rz", "rm", "rp")), "rn")
 

@@ -228,8 +228,8 @@ def bfind(form: Form, a: Any) -> Any:
     if form.dtype.kind == "i":
         word = where(word < 0, np.invert(word), word).view(f"u{form.dtype.itemsize}")
     zeros = lanes.clz(word)
-    found = zeros if form.has("shiftamt") else np.subtract(width - np.uint32(1), zeros)
-    return where(zeros == width, np.uint32(0xFFFFFFFF), found)
+    position = zeros if form.has("shiftamt") else np.subtract(width - np.uint32(1), zeros)
+    return where(zeros == width, np.uint32(0xFFFFFFFF), position)
 
 
 @row(
@@ -243,16 +243,16 @@ def bfind(form: Form, a: Any) -> Any:
 )
 def fns(form: Form, a: Any, b: Any, c: Any) -> Any:
     down = np.less(c, 0)
-    up = where(down, lanes.brev(a), a)  # a search down is a search up in the reversed word
+    up = where(down, lanes.brev(a), a)  # a search downwards is a search upwards in the reversed word
     base = where(down, np.subtract(31, b, dtype=np.uint32), b)
     ahead = lanes.shr(up, base)
     left = lanes.shl(where(c == 0, ahead & 1, ahead), base)
     passed = np.minimum(_magnitude(c), 33)
     for n in range(1, 33):
-        left = where(n < passed, left & (left - 1), left)  # clears the lowest 1
-    found = lanes.popc(~left & (left - 1))
-    found = where(left == 0, np.uint32(0xFFFFFFFF), where(down, 31 - found, found))
-    return where(c == -(1 << 31), np.uint32(0), found)
+        left = where(n < passed, left & (left - 1), left)  # clear the lowest bit that is 1
+    position = lanes.popc(~left & (left - 1))
+    position = where(left == 0, np.uint32(0xFFFFFFFF), where(down, 31 - position, position))
+    return where(c == -(1 << 31), np.uint32(0), position)
 
 
 @row("brev.T", "d:B = a:B", T="b32 b64", section="9.7.1.18", summary="the bits in reverse order")
@@ -375,7 +375,7 @@ def accumulate(c: Any, values: list[Any]) -> Any:
 
 
 def _pairs(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
-    """The pairs of elements that an instruction combines: halves of a and b, or for s32 whole words."""
+    """The pairs of elements that an instruction combines: halves of a and b, or whole words for s32."""
     kind = form.T.removesuffix("x2")
     return zip(elements(a, kind), elements(b, kind), strict=True)
 
@@ -398,7 +398,7 @@ def _high_64(a: Any, b: Any) -> Any:
     x0, x1, y0, y1 = x & mask, x >> half, y & mask, y >> half
     middle = x1 * y0 + ((x0 * y0) >> half)
     high = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & mask)) >> half)
-    if dtype.kind == "i":  # as unsigned, a negative operand is too large by 2^64
+    if dtype.kind == "i":  # read as unsigned, a negative operand is too large by 2^64
         high = high - where(a < 0, y, np.uint64(0)) - where(b < 0, x, np.uint64(0))
     return np.asarray(high).view(dtype)
 
@@ -411,7 +411,7 @@ def _amounts(form: Form, position: Any, length: Any) -> tuple[Any, Any]:
 
 
 def _magnitude(a: Any) -> Any:
-    """The magnitude of a as an unsigned word, also of the least value."""
+    """The magnitude of a as an unsigned word; right also for the least value."""
     return where(a < 0, np.negative(a), a).view(f"u{np.asarray(a).dtype.itemsize}")
 
 

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13.15: barriers in shared memory; what they do is in `simwarp.engine.sync.mbarriers`."""
+"""PTX ISA 9.7.13.15: mbarriers, barriers in shared memory; `simwarp.engine.sync.mbarriers` executes them."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def getctarank(form: Form, a: Any, own: Any) -> Any:
 
 
 def _rank(a: Any, own: Any) -> Any:
-    """The rank in a shared address that ``mapa`` made; the block's own rank in another address."""
+    """The block rank in a shared address made by ``mapa``; the block's own rank for another address."""
     bits = np.bitwise_and(a, a.dtype.type(_BLOCK))
     rank = np.right_shift(bits, a.dtype.type(BLOCK_BITS)).astype(np.uint32)
     return where(rank > 0, rank - np.uint32(1), own)

@@ -30,7 +30,7 @@ REDUCTIONS = {
 
 
 def _flat_images(words: Sequence[str], _: str, __: str) -> bool:
-    """Whether an ``im2col_no_offs`` opcode names fewer than three dimensions, which PTX does not allow."""
+    """Whether an ``im2col_no_offs`` opcode names fewer than three dimensions, which PTX forbids."""
     return "im2col_no_offs" in words and not {"1d", "2d"}.isdisjoint(words)
 
 

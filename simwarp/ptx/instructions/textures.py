@@ -27,7 +27,7 @@ def geometry_of(form: Form) -> str:
 
 
 def _cube_of_integers(words: Sequence[str], _: str, coordinates: str) -> bool:
-    """Whether an opcode reads a cube map at integer coordinates, which PTX does not allow."""
+    """Whether an opcode reads a cube map at integer coordinates, which PTX forbids."""
     return coordinates == "s32" and not {"cube", "acube"}.isdisjoint(words)
 
 

@@ -469,7 +469,7 @@ FAULTS = {
     "beyond memory": ("add.u64 %map, %out, 1984;" + GOOD, OutOfBounds, "outside", {}),
     "tile alignment": ("add.u32 %tile, %tile, 64;" + GOOD, Misaligned, "misaligned in shared memory", {}),
     "tile leaves its variable": ("add.u32 %tile, %tile, 3968;" + GOOD, OutOfBounds, "outside tile", {}),
-    "negative store": (FENCE + store((0, -1)), TensorMapFault, "may not be negative", {}),
+    "negative store": (FENCE + store((0, -1)), TensorMapFault, "must not be negative", {}),
     "reduction of a type": (
         FENCE + store((0, 0), "", "cp.reduce.async.bulk.tensor", ".inc"),
         TensorMapFault,

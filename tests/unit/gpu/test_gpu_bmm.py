@@ -860,7 +860,7 @@ def test_packed_bits_are_refused_as_numbers_with_the_name_of_the_argument(device
     for call in (lambda: gpu.pack(packed, device=device), lambda: reference.pack(packed)):
         with pytest.raises(DtypeError) as caught:
             call()
-        explains(caught, "x: PackedBits of shape (1, 1) given as an array of numbers", "reference.unpack")
+        explains(caught, "x: PackedBits of shape (1, 1) is used as an array of numbers", "reference.unpack")
 
 
 # Names

@@ -168,7 +168,7 @@ def test_stacks_that_do_not_fit_are_refused():
     a, b = operand(2, 3, 4), operand(3, 4, 5)
     with pytest.raises(ShapeError, match=r"a is a stack of 2 matrices and b one of 3\n"):
         gpu.bmm(a, b, device=device)
-    with pytest.raises(ShapeError, match="stacks of as many matrices"):
+    with pytest.raises(ShapeError, match="stacks of the same number of matrices"):
         reference.bmm(a, b)
     with pytest.raises(ShapeError, match="K is 4 in one and 3 in the other"):
         gpu.bmm(a, a, device=device)

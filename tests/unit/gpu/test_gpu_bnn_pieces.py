@@ -202,7 +202,7 @@ def test_a_batch_of_a_stream_that_is_refused_ends_it():
     prepared = prepared_on(device)
     for bad, error, text in (
         (images(2)[:, :3], ShapeError, "the network takes"),
-        (device.upload(images(2)), DtypeError, "its batches come from the host"),
+        (device.upload(images(2)), DtypeError, "batches of a stream come from the host"),
     ):
         answers = prepared.stream([images(2), images(1), bad])
         with pytest.raises(error, match=text):
@@ -248,7 +248,7 @@ def test_pieces_have_a_size(monkeypatch):
     for wrong in (0, -1, 2.0, "2"):
         with pytest.raises(SchemeError, match="pieces="):
             prepared.run(images(2), pieces=wrong)
-    with pytest.raises(SchemeError, match="images on the device\nthey run together"):
+    with pytest.raises(SchemeError, match="images on the device run in one piece"):
         prepared.run(prepared.device.upload(images(2)), pieces=2)
 
 

@@ -271,10 +271,16 @@ def test_groups_of_a_layer_are_checked_counted_and_named():
     assert layer.detail == "3×3, stride 1×1, 2 groups"
     assert after(layer, value).high == 9 * 2 * max(abs(value.low), value.high)
     with pytest.raises(
-        ShapeError, match=r"4 channels come to 6 filters of 2 channels in 4 groups\n.*\ngive filters"
+        ShapeError,
+        match=r"the input has 4 channels, for 6 filters of 2 channels in 4 groups\n.*\n"
+        "give filters",
     ):
         after(Conv(layer.filters, groups=4), value)
-    with pytest.raises(ShapeError, match=r"4 channels come to 5 filters of 2 channels in 2 groups"):
+    with pytest.raises(
+        ShapeError,
+        match=r"the input has 4 channels, for 5 filters of 2 channels in 2 "
+        "groups",
+    ):
         after(Conv(pack_tensor(signs(3, 3, 2, 5), layout="HWOI"), groups=2), value)
     with pytest.raises(ShapeError, match="groups is 0: give an integer of at least 1"):
         after(Conv(layer.filters, groups=0), value)

@@ -392,7 +392,12 @@ def test_bad_operands_are_refused(bconv):
         (np.ones((1, 1, 1, 1)), wide, ShapeError, "w has shape .* 2147483648 elements"),
         (X.astype(int), W, DtypeError, "x has elements of int64"),
         (X, W > 0, DtypeError, "w has elements of bool"),
-        (PackedBits(np.zeros((1, 1), np.uint32), (1, 1), "row"), W, DtypeError, "PackedBits of .* given"),
+        (
+            PackedBits(np.zeros((1, 1), np.uint32), (1, 1), "row"),
+            W,
+            DtypeError,
+            "PackedBits of .* is used as an array",
+        ),
         (X, nan, NotANumberError, r"w\[1, 0, 2, 1\] is NaN"),
         (np.where(X > 0, np.nan, X), nan, NotANumberError, r"x\[0, 0, 0, 0\] is NaN"),
     ):

@@ -123,9 +123,9 @@ def test_a_tile_is_loaded_with_ldm_128(use):
 def test_fsb_refuses_positions_and_shapes_out_of_range():
     with pytest.raises(ShapeError, match="outside a matrix"):
         fsb_address(8, 0, (8, 128))
-    with pytest.raises(ShapeError, match="sides of at least 1"):
+    with pytest.raises(ShapeError, match="two sizes of at least 1"):
         fsb_words((0, 5))
-    with pytest.raises(ShapeError, match="sides of at least 1"):
+    with pytest.raises(ShapeError, match="two sizes of at least 1"):
         to_fsb(np.ones((1, 1), np.uint8), (0, 4))
     with pytest.raises(SchemeError, match="order='diagonal'"):
         fsb_address(0, 0, (8, 128), order="diagonal")

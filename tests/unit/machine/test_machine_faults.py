@@ -392,7 +392,7 @@ def test_devices_streams_and_events_of_other_machines_are_refused() -> None:
         for device in (-1, 1):
             with pytest.raises(LaunchError, match=f"device {device}\n1 small has devices 0 to 0"):
                 call(device)
-    with pytest.raises(LaunchError, match="it is of another machine"):
+    with pytest.raises(LaunchError, match="the stream belongs to another machine"):
         machine.record(foreign)
     with pytest.raises(LaunchError, match="the event is of another machine"):
         machine.wait(stream, other.record(foreign))

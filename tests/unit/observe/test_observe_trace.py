@@ -701,8 +701,8 @@ def set_at(index, value):
 @pytest.mark.parametrize(
     ("arrays", "reason"),
     [
-        ({"mask": None}, "it holds other arrays"),
-        ({"more": np.zeros(1)}, "it holds other arrays"),
+        ({"mask": None}, "its arrays are not those of a trace"),
+        ({"more": np.zeros(1)}, "its arrays are not those of a trace"),
         ({"mask": lambda a: a[:-1]}, "its columns have different lengths"),
         ({"mask": lambda a: a.astype(np.float32)}, "mask.npy is not one array of uint32"),
         ({"mask": lambda a: a.reshape(1, -1)}, "mask.npy is not one array"),

@@ -226,7 +226,7 @@ CONV, DATA, FILTER = (getattr(gpu.outofcore, routine) for routine in FORMS)
         (lambda device: CONV(X.astype("f8"), W, device=device), DtypeError, "x is of float64"),
         (lambda device: CONV(X, W.astype("f2"), device=device), DtypeError, "w is of float16"),
         (lambda device: CONV(X[0], W, device=device), ShapeError, r"the images have shape \(4, 6, 6\)"),
-        (lambda device: CONV(X[:, :3], W, device=device), ShapeError, "3 channels of the images"),
+        (lambda device: CONV(X[:, :3], W, device=device), ShapeError, "the images have 3 channels"),
         (lambda device: CONV(X, W, np.ones(4, "f4"), device=device), ShapeError, "bias has shape"),
         (lambda device: CONV(X, W, device=device, groups=2), ShapeError, "groups=2"),
         (lambda device: CONV(X, W, device=device, stride=0), ShapeError, "stride=0"),

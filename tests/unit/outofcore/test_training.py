@@ -436,7 +436,7 @@ def test_an_image_larger_than_the_budget_is_cut_into_strips_of_rows() -> None:
         ((Segment(2, 7, WHOLE, WHOLE),), "follow one another"),
         ((Segment(1, 7, WHOLE, Cut(1, 1)),), "a dense layer"),
         ((Segment(1, 7, WHOLE, WHOLE, frozenset({1})),), "nothing"),
-        ((Segment(1, 3, WHOLE, Cut(2, 1)), Segment(4, 7, WHOLE, WHOLE)), "one order"),
+        ((Segment(1, 3, WHOLE, Cut(2, 1)), Segment(4, 7, WHOLE, WHOLE)), "sums keep their order"),
         ((Segment(1, 3, WHOLE, WHOLE, frozenset({3})), Segment(4, 7, WHOLE, WHOLE)), "can keep 1, 2"),
         ((Segment(1, 3, Cut(0, 1), WHOLE), Segment(4, 7, WHOLE, WHOLE)), "at least one"),
         ((Segment(1, 3, WHOLE, WHOLE, above=5), Segment(4, 7, WHOLE, WHOLE)), "above is one of 3"),
@@ -455,12 +455,12 @@ def test_batch_normalization_within_a_segment_or_of_images_is_refused() -> None:
     with pytest.raises(SchemeError, match="begins a segment"):
         sample.trainer(Machine(), segments=(Segment(1, 7, WHOLE, WHOLE),))
     strips = Segment(1, 1, Cut(2, 1), WHOLE), *sample.few_segments(WHOLE)[1:]
-    with pytest.raises(SchemeError, match="one order"):
+    with pytest.raises(SchemeError, match="sums keep their order"):
         sample.trainer(Machine(), segments=strips)
     with pytest.raises(SchemeError, match="the first layer is BatchNorm"):
         Network((1, 4, 4), (BatchNorm(), Flatten(), Dense(2)))
     for wrong in ({"epsilon": 0.0}, {"momentum": 2.0}, {"epsilon": float("nan")}):
-        with pytest.raises(SchemeError, match="epsilon is above 0"):
+        with pytest.raises(SchemeError, match="epsilon must be above 0"):
             Network((1, 4, 4), (MaxPool(), BatchNorm(**wrong), Flatten(), Dense(2)))
 
 
@@ -469,11 +469,11 @@ def test_places_that_no_step_can_have_are_refused() -> None:
     strips = Segment(1, 3, Cut(1, 1), WHOLE), Segment(4, 7, WHOLE, WHOLE)
     with pytest.raises(SchemeError, match="kept between phases"):
         sample.trainer(Machine(), segments=SEGMENTS, on_device=frozenset({Key("x", 2)}))
-    with pytest.raises(SchemeError, match="rows are cut"):
+    with pytest.raises(SchemeError, match="cut into strips of rows"):
         sample.trainer(Machine(), segments=strips, on_device=frozenset({Key("x", 3)}))
     with pytest.raises(LaunchError, match="pass memory_budget="):
         sample.trainer(Machine(), 1000, segments=SEGMENTS)
-    with pytest.raises(SchemeError, match="gradient accumulation"):
+    with pytest.raises(SchemeError, match="one segment accumulates gradients"):
         sample.trainer(Machine(), segments=(Segment(1, 7, WHOLE, WHOLE),), accumulation=False)
 
 
@@ -501,7 +501,7 @@ def test_images_and_labels_that_do_not_fit_are_refused() -> None:
     with pytest.raises(SchemeError, match="give all of them"):
         Trainer(sample.network, 1, device=machine, parameters={})
     wrong = {name: w.astype(float) for name, w in sample.network.initial().items()}
-    with pytest.raises(ShapeError, match="is float32"):
+    with pytest.raises(ShapeError, match="must be float32"):
         Trainer(sample.network, 1, device=machine, parameters=wrong)
     assert is_clean(machine)
 

@@ -353,7 +353,7 @@ def test_an_im2col_copy_unfolds_images_for_a_convolution(stride):
 WRONG = {
     "too few coordinates": (MATRIX, (1,), (), False, "1 coordinates, a tensor map of 2"),
     "inside of 16 bytes": (MATRIX, (2, 0), (), False, "must lie at a multiple of 16 bytes"),
-    "negative store": (MATRIX, (0, -1), (), True, "may not be negative"),
+    "negative store": (MATRIX, (0, -1), (), True, "must not be negative"),
     "im2col offset": (IMAGES, (0, 0, 0, 0), (0, 256), False, "expected 0 to 255"),
     "before the box": (IMAGES, (0, -2, 0, 0), (0, 0), False, "outside the box"),
     "behind the box": (IMAGES, (0, 0, 6, 0), (0, 0), False, "outside the box"),

@@ -357,7 +357,7 @@ def test_bits_past_the_edge_are_refused(path, name, bit):
     words = arrays[name].copy()
     words.reshape(-1)[0] ^= words.dtype.type(1 << bit)
     rewrite(path, described, {**arrays, name: words})
-    refused(path, f"{name} has bits")
+    refused(path, f"{name} has .*bits ")
 
 
 STRANGE = {

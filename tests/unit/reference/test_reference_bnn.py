@@ -239,7 +239,8 @@ REFUSED = {
     "channels": (
         lambda: network(pixels(4, 4, 3), conv(signs(3, 3, 2, 4)), classes=1),
         ShapeError,
-        r"layer 0 \(Conv\), given integers \(4, 4, 3\): it has 2 input channels, and 3 come",
+        r"layer 0 \(Conv\), given integers \(4, 4, 3\): it takes 2 input channels, and the layer before "
+        "has 3",
     ),
     "window": (
         lambda: network(pixels(4, 4, 3), conv(signs(5, 3, 3, 4)), classes=1),

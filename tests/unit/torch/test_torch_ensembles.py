@@ -82,7 +82,7 @@ def test_logits_that_cannot_be_summed_are_refused(alone):
     with pytest.raises(DtypeError, match=r"of torch\.float64"):
         st.sum_over_ranks(np.zeros((2, 3)))
     for wrong in ((3,), (1, 2, 3)):
-        with pytest.raises(ShapeError, match="alike in all of them"):
+        with pytest.raises(ShapeError, match="of the same shape on all processes"):
             st.sum_over_ranks(np.zeros(wrong, np.float32))
 
 

@@ -459,7 +459,7 @@ def test_an_average_with_one_divisor():
         nn.AvgPool2d(2, ceil_mode=True),
         nn.AvgPool2d(2, padding=1, count_include_pad=False),
     ):
-        with pytest.raises(ExportError, match=r"^2 \(AvgPool2d\): its divisor is not the same"):
+        with pytest.raises(ExportError, match=r"^2 \(AvgPool2d\): windows at the edge have a smaller"):
             check(nn.Sequential(*model[:2], wrong, nn.Flatten(), st.BinaryLinear(27, 4)), (1, 5, 5))
 
 
@@ -624,7 +624,7 @@ REFUSED = {
     ),
     "size": (nn.BatchNorm1d(3), "1.0 (BatchNorm1d): it is for 3 channels of 2 axes, and is given (2,)"),
     "pool of vectors": (nn.MaxPool2d(2), "1.0 (MaxPool2d): it is given vectors of 2: images are needed"),
-    "two inputs": (st.ImageReals(2), "1.0 (ImageReals): it comes after another layer"),
+    "two inputs": (st.ImageReals(2), "1.0 (ImageReals): this module must read the images themselves"),
     "features": (st.BinaryLinear(3, 2), "1.0 (BinaryLinear): layer 0 (Dense)"),
 }
 
@@ -644,11 +644,11 @@ def test_a_module_is_refused_by_name(name):
     [
         (torch.sign, "1.0 (sign): torch.sign(0) is 0, which is not a bit\nuse simwarp.torch.Sign"),
         (lambda x: x.sign(), "1.0 (sign): torch.sign(0) is 0"),
-        (torch.sigmoid, "1.0 (sigmoid): a function that networks of ±1 do not have"),
+        (torch.sigmoid, "1.0 (sigmoid): networks of ±1 do not have this function"),
         (lambda x: x + 1, "1.0 (add): a sum with something other than a tensor of the model"),
         (lambda x: nn.functional.pad(x, (1, 1)), "1.0 (pad): only channels of zeros may be padded"),
         (lambda x: x.flatten(1, out_dim="F"), "1.0 (flatten): Flatten.__init__() got"),
-        (lambda x: x.view(2, -1), "1.0 (view): a view other than (N, -1)"),
+        (lambda x: x.view(2, -1), "1.0 (view): the shape of a view is not (N, -1)"),
     ],
 )
 def test_a_function_is_refused_by_name(function, message):
@@ -661,13 +661,13 @@ def test_a_function_is_refused_by_name(function, message):
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        ([st.BinaryLinear(4, 2)], "0 (BinaryLinear): it takes the images\nbegin the model with"),
+        ([st.BinaryLinear(4, 2)], "0 (BinaryLinear): the layer reads the images directly\nbegin the model"),
         ([st.ImageReals(2), Branching(), st.BinaryLinear(4, 2)], "Sequential.forward cannot be traced"),
         ([st.ImageReals(2), st.BinaryLinear(4, 2), st.Sign()], "the model (output): the model gives signs"),
         ([st.ImageSigns(), st.BinaryLinear(5, 2)], "1 (BinaryLinear): layer 0 (Dense)"),
         (
             [st.ImageSigns([1.0, 2.0]), st.BinaryLinear(4, 2)],
-            "0 (ImageSigns): it has 2 channels, and the images 4",
+            "0 (ImageSigns): it has numbers for 2 channels, and the images have 4",
         ),
         (
             [st.ImageSigns(), nn.BatchNorm1d(4), st.BinaryLinear(4, 2)],
@@ -694,7 +694,7 @@ def test_other_refusals():
     with pytest.raises(ExportError, match=r"^1 \(AdaptiveAvgPool2d\): \(4, 4\) pixels become \(3, 3\)"):
         st.export(pool, torch.zeros(1, 1, 4, 4), name="wrong")
     dilated = nn.Sequential(pixels, nn.MaxPool2d(2, dilation=2))
-    with pytest.raises(ExportError, match=r"^1 \(MaxPool2d\): a maximum with dilation"):
+    with pytest.raises(ExportError, match=r"^1 \(MaxPool2d\): dilation and return_indices"):
         st.export(dilated, torch.zeros(1, 1, 4, 4), name="wrong")
 
 

@@ -124,7 +124,7 @@ def test_what_layers_refuse(torch, layers):
         layers.Sign()(torch.tensor([1]))
     for channels, filters, groups in ((4, 6, 4), (3, 4, 2), (4, 4, 0), (4, 4, 2.0)):
         with pytest.raises(
-            SchemeError, match=rf"groups is {groups}, of {channels} channels and {filters} filters"
+            SchemeError, match=rf"groups is {groups}, with {channels} channels and {filters} filters"
         ):
             layers.BinaryConv2d(channels, filters, 3, groups=groups)
     with pytest.raises(SchemeError, match="padding_value is 2"):

@@ -95,7 +95,7 @@ class Sync(Statement):
 
 
 class BarrierVote(Instruction):
-    """A barrier that also reduces a predicate over the block: a vote or a count."""
+    """A barrier with a reduction of a predicate over the block: a vote or a count."""
 
     weight, purpose, group = 2, "poll", "block"
 
@@ -109,7 +109,7 @@ class BarrierVote(Instruction):
 
 @dataclass(frozen=True)
 class ArriveAndSync(Statement):
-    """Some warps only arrive at a barrier where the others wait; then all wait at a second barrier."""
+    """Some warps only arrive at a barrier and the others wait at it; then all wait at a second barrier."""
 
     arrive: str
     sync: str

@@ -96,14 +96,14 @@ class Compute(Instruction):
 
 @dataclass(frozen=True)
 class Chain(Statement):
-    """Consecutive instructions that pass a carry from one to the next."""
+    """Consecutive instructions, each of which passes a carry to the next."""
 
     parts: tuple[Compute, ...]
     weight, purpose, flat = 4, "chain", True
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw additions or subtractions of one width that make, pass on and use a carry."""
+        """Draw additions or subtractions of one width that produce, propagate and consume a carry."""
 
         def family(opcode: str) -> tuple[bool, str]:
             return opcode[:3] == "sub", opcode[-2:]
@@ -121,7 +121,7 @@ class Chain(Statement):
             part.write(writer, mask)
 
     def simpler(self) -> Iterator[Statement]:
-        """The chain without one instruction, or with one simpler instruction."""
+        """Variants of the chain: without one instruction, or with one simpler instruction."""
         parts = self.parts
         for i in range(1, len(parts) - 1):
             yield Chain((*parts[:i], *parts[i + 1 :]))
@@ -136,7 +136,7 @@ class Chain(Statement):
 
 
 def _sources_of(row: Row, form: Form) -> list[OperandSpec]:
-    """The source operands that stand in the PTX of a form; the carry does not."""
+    """The source operands that appear in a form's PTX text, unlike the carry."""
     return [
         spec
         for spec in row.sources

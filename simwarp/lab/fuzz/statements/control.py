@@ -235,7 +235,7 @@ class Loop(Statement):
 
 @dataclass(frozen=True)
 class Exit(Statement):
-    """The lanes for which ``test`` holds store their outputs and exit."""
+    """The lanes for which ``test`` is true store their outputs and exit."""
 
     test: Condition
     opcode: str = "ret"

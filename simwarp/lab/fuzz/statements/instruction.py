@@ -33,7 +33,7 @@ class Instruction(Statement):
         return list(map(vector, self.sources))
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers that the instruction's operands read, and those that they write."""
+        """The registers that the instruction reads and the registers that it writes."""
         reads = {name for operand in (*self.sources, self.address.index) for name in names(operand)}
         return reads, super().touched()[1] - {"_"}
 

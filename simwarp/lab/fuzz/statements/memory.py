@@ -78,7 +78,7 @@ class Atomic(Instruction):
         return cls(form.opcode, (target,) * len(row.destinations), sources, address)
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands in PTX; 64-bit ones are made finite, since adding two NaNs may give either."""
+        """The source operands in PTX; 64-bit ones are made finite, since NaN + NaN may be either NaN."""
         if find(self.opcode)[1].T != "f64":
             return super().operands(writer, mask)
         return [writer.result("and.b64", vector(source), FINITE["f64"]) for source in self.sources]
@@ -86,17 +86,17 @@ class Atomic(Instruction):
 
 @dataclass(frozen=True)
 class AsyncCopy(Instruction):
-    """A copy to the thread's own shared memory that the thread waits for at once."""
+    """A copy to the thread's own shared memory; the thread waits for it immediately."""
 
     size: int = 16
     taken: int = 16  # the bytes that are copied; the others become 0
     target: int = 0  # the offset in the shared memory
-    grouped: bool = False  # whether it waits for a group, not for all copies
+    grouped: bool = False  # whether the statement waits for a group, not for all copies
     weight, purpose, flat, accesses = 3, "copy", True, "writes"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a copy from the inputs or from the thread's own global memory, sometimes of a part."""
+        """Draw a copy, sometimes partial, from the inputs or from the thread's own global memory."""
         _, form = find(maker.opcode("copy"))
         size = 16 if form.has("cg") else maker.draw.choice((4, 8, 16))
         taken = maker.draw.integer(0, size) if maker.chance(25) else size
@@ -115,7 +115,7 @@ class AsyncCopy(Instruction):
 
 
 class CacheHint(Instruction):
-    """An instruction on an address that does not change memory, such as a prefetch."""
+    """An instruction with an address that does not change memory, such as a prefetch."""
 
     weight, purpose = 1, "hint"
 
@@ -163,7 +163,7 @@ class AddressQuery(Instruction):
         if form.has("shared::cluster"):
             # This form maps a shared address to a shared::cluster address, not a generic to a generic one.
             space = ".shared::cluster"
-            writer.used.add(address)  # recorded programs initialise it
+            writer.used.add(address)  # the register gets an initial value in recorded programs
             address = "%wide_shared" if wide else address
         mapped = writer.result(self.opcode, address, 0)
         return writer.write(f"ld{space}.b32 {target}, [{mapped}]")

@@ -57,7 +57,7 @@ class Warp(Instruction):
             super().write(writer, mask)
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands and the member mask; a shuffle's source lane is made a member of it."""
+        """The source operands and the member mask; the mask always contains a shuffle's source lane."""
         row, form = find(self.opcode)
         sources = [written(o, form, spec) for o, spec in zip(self.sources, row.sources, strict=False)]
         if row.base == "shfl" and mask != FULL:
