@@ -75,7 +75,7 @@ def in_stream(device: Device, stream: Any, *operands: Any) -> Device:
 
 
 def adopted(device: Device | None, stream: Any, *operands: Any) -> tuple[Any, Any, tuple[Any, ...]]:
-    """Device, stream and operands of a call, whose arrays of other libraries become the device's own.
+    """Device, stream and operands of a call; arrays of other libraries are wrapped as the device's own.
 
     The device is then that of the call's stream, and the stream None.
     """

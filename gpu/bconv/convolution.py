@@ -224,7 +224,7 @@ def convolved_in_groups(
     rule: tuple[Any, ...],
     device: Device,
 ) -> Any:
-    """Convolve the channels of each group with its filters, one after the other; ``shape`` is that of one.
+    """Convolve the channels of each group with its filters in turn; ``shape`` is the geometry of one group.
 
     Thresholds and pools are those of the launch that joins the groups.
     """

@@ -175,7 +175,7 @@ def placed(x: Any, name: Role, scheme: AnyScheme, device: Device) -> PreparedTen
 
 
 def _alone(x: Any, role: Role, device: Device) -> ConvShape:
-    """A geometry by which to choose the scheme of one operand, if the other one does not matter."""
+    """A geometry for choosing the scheme of one operand when the other operand is irrelevant."""
     if role == "w":
         return conv_shape((1, *x.shape[:3]), x.shape)
     if "bconv64" in chip_of(device.compute_capability).convolutions and x.shape[3] > 32:

@@ -128,7 +128,7 @@ class WarpgroupScheme:
         return images.units(device), *ones, filters.units(device), filters.addends(shape, device)
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
-        """The addends of arranged filters, of windows along the border relative to those inside."""
+        """The corrections that windows at the border add to their sums, for arranged filters."""
         return addends_of(filters, shape, device, lines_of_tile=1, columns=COLUMNS, for_warpgroups=True)
 
     def plan(

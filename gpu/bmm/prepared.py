@@ -117,7 +117,7 @@ class PreparedMatrix(Prepared):
             yield replace(self, words=arrays[0], ones=ones, shape=self.shape[1:])
 
     def as_rows(self) -> PreparedMatrix | None:
-        """All lines of a stack as those of one matrix; None if they do not lie one after the other."""
+        """All lines of a stack as one matrix; None if they are not contiguous."""
         if self.form != "lines" or self.shape[0] * self.lines > LARGEST:
             return None
         lines = self.shape[0] * self.lines
@@ -234,7 +234,7 @@ def _line_axis(role: str, transposed: bool) -> int:
 
 
 def _along_k(x: Any, name: str, transposed: bool) -> PreparedMatrix:
-    """Refuse a prepared matrix that is transposed now and was not when it was prepared."""
+    """Raise for a prepared matrix that is transposed now but was not when it was prepared."""
     if transposed and not x.transposed:
         raise FormatError(
             f"{name} was prepared without transpose, and transpose_{name} is given\n"

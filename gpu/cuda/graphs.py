@@ -24,7 +24,7 @@ _MOST_MAPS = 64
 
 
 def _mapped(tensor: TensorMap, capability: tuple[int, int], address: int) -> bytes:
-    """The bytes of a tensor map at an address."""
+    """Encode a tensor map for an address."""
     return encoded(tensor.at(address), capability)
 
 

@@ -100,7 +100,7 @@ class Convolution:
 
     @property
     def refused(self) -> frozenset[int]:
-        """Notes of engines that are not used.
+        """The numerical notes of engines that must not be used.
 
         FFT and Winograd have no error bound for each element; nondeterministic results have one, which no
         test can check, as they differ from run to run.
@@ -170,7 +170,7 @@ class Engines:
             raise
 
     def found(self, without: Collection[int] = ()) -> Iterator[Engine]:
-        """Engines that round as the convolution demands; naive ones, 20 times as slow, only without others.
+        """Yield engines with the required rounding; naive ones, 20 times slower, only if there are no others.
 
         Engines whose numbers are in ``without`` are left out.
         """

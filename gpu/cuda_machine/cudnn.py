@@ -94,7 +94,7 @@ class Descriptors:
         self._made: list[int] = []
 
     def make(self, kind: int, attributes: Mapping[int, tuple[int, Sequence[Any]]]) -> int:
-        """A descriptor with its attributes: a type and values for the number of each."""
+        """Create a descriptor; ``attributes`` maps the number of each attribute to its type and values."""
         made = self.blank(kind)
         for number, (type_, values) in attributes.items():
             packed = packed_values(type_, values)
