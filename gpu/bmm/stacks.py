@@ -21,7 +21,7 @@ def stack_of(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def matrices(stack: tuple[int, ...], *arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Yield the arrays of each matrix as views of the stack; without a stack, the arrays of the one matrix."""
+    """Yield the arrays of each matrix as views of the stack, or the arrays of the one matrix."""
     if not stack:
         yield arrays
         return
