@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import reference
 from reference.errors import SchemeError
 from simwarp.testing import strategies
-from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.testing.compare import assert_same_convolution
+from simwarp.testing.geometries import conv_geometries
 from simwarp.verify.draw import Draw
 from simwarp.verify.geometries import Geometry, window_picture
 from simwarp.verify.geometry_classes import CLASSES, SMALL_CLASSES, classes_of, draw_geometry
