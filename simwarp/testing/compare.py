@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from reference.types import PackedBits
 from simwarp import draw
 from simwarp.draw.formats import element
 from simwarp.verify.geometries import Geometry, window_picture
-from simwarp.verify.hypotheses import as_if, bugs_of_convolutions
+from simwarp.verify.hypotheses import as_if, bugs_of_convolutions, in_words, listed
 
 
 def assert_same_bits(expected: Any, got: Any) -> None:
@@ -174,29 +173,18 @@ def _describe(x: npt.NDArray[Any], y: npt.NDArray[Any], packed: PackedBits | Non
     a, b = int(left[at]), int(right[at])
     bits = [i for i in range(x.dtype.itemsize * 8) if (a ^ b) >> i & 1]
     digits = x.dtype.itemsize * 2
+    by = in_words(int(y[at]) - int(x[at])) if x.dtype.kind == "i" else ""
     what = "words" if packed else "elements"
     lines = [
         f"{len(wrong)} of {x.size} {what} differ{'s' * (len(wrong) == 1)}; the first is {list(at)}",
-        f"expected {x[at]} (0x{a:0{digits}x}), got {y[at]} (0x{b:0{digits}x})"
-        f"{apart(x[at], y[at]) if x.dtype.kind == 'i' else ''}: bit{'s' * (len(bits) > 1)} {listed(bits)} "
-        f"differ{'s' * (len(bits) == 1)}",
+        f"expected {x[at]} (0x{a:0{digits}x}), got {y[at]} (0x{b:0{digits}x}){by}: "
+        f"bit{'s' * (len(bits) > 1)} {listed(bits)} differ{'s' * (len(bits) == 1)}",
     ]
     if packed:
         lines.append(_element(packed, at, bits))
     wide = np.uint64 if x.dtype.itemsize == 8 else np.uint32
     picture = draw.words(np.atleast_1d(right.astype(wide)), np.atleast_1d(left.astype(wide)))
     return "\n".join(lines) + "\n\n" + picture
-
-
-def apart(expected: Any, got: Any) -> str:
-    """How far an integer is off, in decimal."""
-    by = int(got) - int(expected)
-    return f", {abs(by)} {'more' if by > 0 else 'less'}"
-
-
-def listed(bits: Sequence[int]) -> str:
-    """The first eight of some bits, and the number of all."""
-    return ", ".join(map(str, bits[:8])) + (f" … ({len(bits)} in all)" if len(bits) > 8 else "")
 
 
 def _element(packed: PackedBits, at: tuple[int, ...], bits: list[int]) -> str:

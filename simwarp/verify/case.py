@@ -51,6 +51,9 @@ class Case:
     differs : callable, optional
         Takes (input, expected, got); returns which elements are wrong, as booleans. For floats, whose last
         bits depend on the order of a sum. By default, elements that are not equal are wrong.
+    as_if : callable, optional
+        Takes (input, expected, got), of one shape and dtype; returns the simple bugs that would give all of
+        ``got``, as "as if …", or "".
     file : str
         The file that holds a case of a user, for the command that replays an input.
     """
@@ -67,6 +70,7 @@ class Case:
     covering: int = 0
     picture: Callable[[Any, tuple[int, ...], int], str] | None = None
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
+    as_if: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], str] | None = None
     file: str = ""
 
     @classmethod

@@ -5,7 +5,7 @@ A bug explains an answer only if it gives every element of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +37,16 @@ def as_if(bugs: Iterable[Bug], gives: Callable[[Sums], bool]) -> str:
         if len(found) == _MOST:
             break
     return f"as if {', or '.join(found)}" if found else ""
+
+
+def in_words(apart: int) -> str:
+    """By how much an integer is off, in decimal, after its values."""
+    return f", {abs(apart)} {'more' if apart > 0 else 'less'}"
+
+
+def listed(bits: Sequence[int]) -> str:
+    """The first eight of some bits, and the number of all."""
+    return ", ".join(map(str, bits[:8])) + (f" … ({len(bits)} in all)" if len(bits) > 8 else "")
 
 
 def bugs_of_sums(products: Sums | int, sums: Sums) -> Iterator[Bug]:

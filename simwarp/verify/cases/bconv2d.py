@@ -36,6 +36,7 @@ from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
 from simwarp.verify.geometries import Geometry, window_picture
 from simwarp.verify.geometry_classes import LARGE_CLASSES, SMALL_CLASSES, draw_geometry
+from simwarp.verify.hypotheses import as_if, bugs_of_convolutions
 
 OUTPUTS = ("int32", "bits", "or", "and")
 """The outputs: dot products, bits, and bits pooled over 2 × 2 pixels by OR or AND."""
@@ -189,10 +190,20 @@ def dots(item: Input) -> npt.NDArray[np.int32]:
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
-    answer = dots(item)
+    return _output(item, dots(item))
+
+
+def _output(item: Input, sums: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+    """The output of an input for its dot products: these, or words of bits."""
     if item.thresholds is None:
-        return answer
-    return reference.threshold_tensor(answer, item.thresholds, item.flip, pool=item.pool).words
+        return sums
+    return reference.threshold_tensor(sums, item.thresholds, item.flip, pool=item.pool).words
+
+
+def _as_if(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> str:
+    """The bugs of a convolution that would give the whole output."""
+    bugs = bugs_of_convolutions(item.geometry, dots(item), (item.x, item.w))
+    return as_if(bugs, lambda sums: np.array_equal(_output(item, sums.astype(np.int32)), got))
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
@@ -368,6 +379,7 @@ CASES = [
         kernels=kernels,
         covering=covering,
         picture=picture,
+        as_if=_as_if,
     )
     for name, draw, covering, kernels, listing in (
         ("bconv2d", partial(_draw, SCHEMES), 704, _kernels, {"listing": _by_listing}),
