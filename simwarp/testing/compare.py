@@ -69,7 +69,8 @@ class ConvolutionDifference(AssertionError):  # noqa: N818 - pytest prints the n
 
     def __init__(self, geometry: Geometry, expected: Any, got: Any, operands: tuple[Any, Any] | None) -> None:
         super().__init__(geometry, expected, got, operands)
-        self.geometry, self.expected, self.got, self.operands = geometry, expected, got, operands
+        self.geometry, self.operands = geometry, operands
+        self.expected, self.got = _host(expected), _host(got)
 
     @property
     def element(self) -> tuple[int, int, int, int] | None:

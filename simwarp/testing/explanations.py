@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[2]
-OWN = tuple(f"{_ROOT / package}/" for package in ("simwarp", "reference", "gpu"))
+OWN = tuple(f"{_ROOT / package}{os.sep}" for package in ("simwarp", "reference", "gpu"))
 """The folders of simwarp's packages."""
 
 

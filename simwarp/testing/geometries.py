@@ -142,7 +142,9 @@ def _work(geometry: Geometry) -> int:
 
 
 _SEED = [st.tuples(*[st.integers(0, 255)] * count) for count in range(1, 6) for _ in range(2)]
-"""The bytes of a seed. Hypothesis makes most examples by changing a number of another, so these are many."""
+"""The bytes of a seed. Hypothesis makes most examples of another, by copying one of its parts over a second
+of the same kind. Tuples of several lengths are several kinds, so that most such examples have a new seed."""
 _HARD = (*LARGE_CLASSES[1:4], "window of one line", *LARGE_CLASSES[-1:] * 2)
+"""Classes of which only a few members expose a bug."""
 _MOST_PIXELS, _MOST_WORK = 40, 5 * 10**7
 """The limits of all classes: rows or columns of an image or an output, and work."""

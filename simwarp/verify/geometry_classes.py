@@ -410,13 +410,13 @@ def _draw_strided_dilation(x: _Numbers) -> Geometry:
 
 def _draw_one_side(x: _Numbers) -> Geometry:
     """Padding of up to a window, below more often than on the other sides."""
-    x = x._replace(taps=_bent(x, x.taps, lambda axis: x.large[axis]), padding="explicit")
+    x = x._replace(taps=_bent(x, x.taps, lambda axis: x.large[axis]), dilation=_small(x.dilation))
     side, more = ("below", "below", "above", "right", "left")[x.edge % 5], x.edge // 5
     axis = int(side in ("right", "left"))
     pads = [(1 + more % _spans(x)[axis]) * (n == axis) for n in (0, 1)]
     none = (0, 0)
     before, after = (none, pair_of(pads)) if side in ("below", "right") else (pair_of(pads), none)
-    return _plain(x._replace(before=before, after=after))
+    return _plain(x._replace(padding="explicit", before=before, after=after))
 
 
 def _draw_at_a_power(x: _Numbers) -> Geometry:

@@ -103,7 +103,7 @@ def test_every_class_is_drawn_without_being_named(name):
 
 @pytest.mark.gate
 def test_every_drawn_geometry_has_a_class():
-    counts = Counter(name for geometry in drawn(1760) for name in classes_of(geometry))
+    counts = Counter(name for geometry in drawn(1980) for name in classes_of(geometry))
     assert all(counts[name] >= 100 for name in CLASSES)
     assert all(classes_of(geometry) for geometry in drawn(1100))
 
