@@ -150,7 +150,7 @@ def is_wrong(drawn, bug):
 
 OPERANDS = conv_operands(dtypes=("int8",), packed=False)
 LARGEST = {
-    "a counter of 4 bits": 17,
+    "a counter of 4 bits": 18,
     "a counter of 5 bits": 36,
     "a counter of 6 bits": 72,
     "a counter of 8 bits": 272,
