@@ -11,14 +11,16 @@ from reference.lazy import make_lazy
 
 if TYPE_CHECKING:
     from simwarp.testing import profiles, strategies
-    from simwarp.testing.compare import assert_same_bits
+    from simwarp.testing.compare import ConvolutionDifference, assert_same_bits, assert_same_convolution
     from simwarp.testing.fragments import FragmentDifference, check_fragment, record_fragments
     from simwarp.testing.golden import Golden, load, record, replay
 
 __all__ = [
+    "ConvolutionDifference",
     "FragmentDifference",
     "Golden",
     "assert_same_bits",
+    "assert_same_convolution",
     "check_fragment",
     "load",
     "profiles",
@@ -31,7 +33,7 @@ __all__ = [
 make_lazy(
     __name__,
     {
-        "compare": ("assert_same_bits",),
+        "compare": ("ConvolutionDifference", "assert_same_bits", "assert_same_convolution"),
         "fragments": ("FragmentDifference", "check_fragment", "record_fragments"),
         "golden": ("Golden", "load", "record", "replay"),
     },

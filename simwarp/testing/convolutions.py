@@ -139,17 +139,22 @@ def pools(geometry: Geometry) -> st.SearchStrategy[Pool | None]:
 def _operand(
     draw: st.DrawFn, shape: tuple[int, int, int, int], layout: TensorLayout, kind: str, sign: int
 ) -> Any:
-    """Draw images or filters; with a sign, images have it throughout, and a filter has one of its own."""
+    """Draw images or filters; with a sign, an image has it or its opposite throughout, a filter its own.
+
+    What a sign replaces is drawn all the same, so that shrinking can drop the sign and keep the rest.
+    """
     *outer, last = shape
-    if not sign:
-        if kind == "packed":
-            return draw(packed_tensors(shape, layout=layout))
-        return parts.real(draw, (prod(outer), last), kind).reshape(shape)
-    row = np.full(last, sign) if layout == "NHWC" else draw(_signs(last))
-    array = np.broadcast_to(row, shape).astype("int8" if kind == "packed" else kind)
-    if kind != "packed":
-        return array
-    return reference.pack_tensor(array, layout=layout, word=draw(st.sampled_from(_WORDS)))
+    images = layout == "NHWC"  # of signs by turns, so that a pixel of another image is a wrong one
+    signs = (
+        np.where(np.arange(shape[0]) % 2, -sign, sign)[:, None, None, None] if images else draw(_signs(last))
+    )
+    alike = np.broadcast_to(signs, shape)
+    if kind == "packed":
+        packed = draw(packed_tensors(shape, layout=layout))
+        one = alike.astype(np.int8)
+        return reference.pack_tensor(one, layout=layout, word=packed.word) if sign else packed
+    real = parts.real(draw, (prod(outer), last), kind).reshape(shape)
+    return alike.astype(kind) if sign else real
 
 
 def _signs(count: int) -> st.SearchStrategy[npt.NDArray[np.int8]]:

@@ -33,7 +33,7 @@ from typing import Any
 import pytest
 
 from reference.errors import MissingExtraError, NoGpuError, SchemeError
-from simwarp.testing import profiles
+from simwarp.testing import explanations, profiles
 
 DEVICES = {"sim": ("sim",), "cuda": ("cuda",), "both": ("sim", "cuda")}
 """The devices of a test, by the value of ``--simwarp-device``."""
@@ -189,7 +189,9 @@ def _findings(device: Any) -> str:
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Skip the tests that need a GPU if there is none."""
+    """Skip the tests that need a GPU if there is none; leave our lines out of Hypothesis' explanations."""
+    if "hypothesis" in sys.modules:
+        explanations.leave_out_own_lines()
     hardware = [item for item in items if item.get_closest_marker("gpu")]
     reason = _why_no_gpu() if hardware else None
     if reason:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for arguments of kernels: lane words, masks, matrices, bits, operands, thresholds.
+"""Hypothesis strategies for arguments of kernels: lanes, vectors, matrices, bits, thresholds, grids.
 
 Every strategy shrinks to a simple value: one element, zeros, the full mask, the default format. Invalid
 arguments raise when the strategy is made.
@@ -30,12 +30,18 @@ except ImportError as error:
         "pip install 'simwarp[test]'"
     ) from None
 
-from simwarp.testing import parts
+from simwarp.testing import explanations, parts
 from simwarp.testing.convolutions import ConvOperands as ConvOperands
 from simwarp.testing.convolutions import conv_operands as conv_operands
 from simwarp.testing.convolutions import packed_tensors as packed_tensors
 from simwarp.testing.convolutions import pools as pools
 from simwarp.testing.geometries import conv_geometries as conv_geometries
+from simwarp.testing.vectors import Grid as Grid
+from simwarp.testing.vectors import grids as grids
+from simwarp.testing.vectors import tails as tails
+from simwarp.testing.vectors import vectors as vectors
+
+explanations.leave_out_own_lines()
 
 Size: TypeAlias = "int | st.SearchStrategy[int] | None"
 """A dimension: an int, a strategy for ints, or None for `sizes`."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from reference.errors import SchemeError
 from reference.values import shortened
 from simwarp.verify.draw import Draw
 
@@ -51,8 +52,18 @@ class Case:
     differs : callable, optional
         Takes (input, expected, got); returns which elements are wrong, as booleans. For floats, whose last
         bits depend on the order of a sum. By default, elements that are not equal are wrong.
+    as_if : callable, optional
+        Takes (input, expected, got), of one shape and dtype; returns the simple bugs that would give all of
+        ``got``, as "as if …", or "".
     file : str
         The file that holds a case of a user, for the command that replays an input.
+    named : bool
+        Whether the name was given. If not, a file's case is called as the variable that holds it.
+
+    Raises
+    ------
+    SchemeError
+        For a case without a reference.
     """
 
     name: str
@@ -67,7 +78,17 @@ class Case:
     covering: int = 0
     picture: Callable[[Any, tuple[int, ...], int], str] | None = None
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
+    as_if: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], str] | None = None
     file: str = ""
+    named: bool = True
+
+    def __post_init__(self) -> None:
+        if ORACLE not in self.answers:
+            raise SchemeError(
+                f"the case {self.name!r} has no {ORACLE}: its answers are {', '.join(self.answers)}\n"
+                "every other answer is compared with that one\n"
+                f'give answers={{"{ORACLE}": a function of an input, …}}'
+            )
 
     @classmethod
     def of(
@@ -100,7 +121,8 @@ class Case:
         listing : callable, optional
             Takes an input; returns the array of another implementation on the host, which is compared, too.
         name : str, optional
-            By default that of the variable that holds the case, in a file of ``simwarp verify FILE``.
+            By default that of the kernel's function; in a file of ``simwarp verify FILE``, that of the
+            variable that holds the case.
 
         Raises
         ------

@@ -19,6 +19,7 @@ from simwarp.faults import KernelFault, Place
 from simwarp.observe import WriteObserver
 from simwarp.verify.case import ORACLE, Case
 from simwarp.verify.draw import Draw
+from simwarp.verify.hypotheses import in_words, listed
 from simwarp.warp import watch
 
 Devices = Mapping[str, Callable[[], Any]]
@@ -43,6 +44,10 @@ class Mismatch:
     expected, got : int or float
     bits : tuple of int
         The bits in which two integers differ, 0 the least significant.
+    apart : int, optional
+        By how much signed integers differ, got - expected.
+    as_if : str
+        The simple bugs that would give the whole answer: "as if …"; "" if none is known to.
     meaning : str
         The element in terms of the problem.
     wrong, total : int
@@ -71,6 +76,8 @@ class Mismatch:
     expected: int | float | None = None
     got: int | float | None = None
     bits: tuple[int, ...] = ()
+    apart: int | None = None
+    as_if: str = ""
     meaning: str = ""
     wrong: int = 0
     total: int = 0
@@ -101,8 +108,9 @@ class Mismatch:
         return (
             f"{first} in {self.wrong} of {self.total} elements; the first is {list(self.element)}, "
             f"{self.meaning}{who}\n"
-            f"{_values(self.expected, self.got, self.bits)}\n"
-            f"replay: {self.command}"
+            f"{_values(self.expected, self.got, self.bits, self.apart)}\n"
+            + (f"{self.as_if}\n" if self.as_if else "")
+            + f"replay: {self.command}"
         ) + (f"\n{self.picture}" if self.picture else "")
 
 
@@ -195,8 +203,11 @@ def _difference(
     place, register = last_write(case, answer, item, element, got, lead)
     meaning = case.explain(item, element, lead)
     picture = "" if case.picture is None else case.picture(item, element, lead)
+    apart = y - x if expected.dtype.kind == "i" and got.dtype.kind == "i" else None
+    as_if = "" if case.as_if is None else case.as_if(item, expected, got)
     difference = {"element": element, "expected": x, "got": y, "bits": bits, "meaning": meaning}
     counts = {"wrong": len(wrong), "total": expected.size, "traced": bool(case.outputs[answer])}
+    difference |= {"apart": apart, "as_if": as_if}
     return {**difference, **counts, "place": place, "register": register, "picture": picture}
 
 
@@ -225,18 +236,14 @@ def _bits(x: float, y: float, width: int) -> tuple[int, ...]:
     return tuple(b for b in range(width) if (x ^ y) >> b & 1)
 
 
-def _values(expected: float, got: float, bits: tuple[int, ...]) -> str:
+def _values(expected: float, got: float, bits: tuple[int, ...], apart: int | None) -> str:
     """The line of a mismatch that shows both values."""
     if isinstance(expected, float) or isinstance(got, float):
         return f"expected {expected!r}, got {got!r}: {got - expected:.3g} apart"
-    return f"expected {expected} ({_hex(expected)}), got {got} ({_hex(got)}): bits {_short(bits)} differ"
+    by = "" if apart is None else in_words(apart)
+    return f"expected {expected} ({_hex(expected)}), got {got} ({_hex(got)}){by}: bits {listed(bits)} differ"
 
 
 def _hex(value: int) -> str:
     """The 32-bit two's complement of a negative value in hex, other values as they are."""
     return f"{value % 2**32 if value < 0 else value:#010x}"  # negative answers are int32
-
-
-def _short(bits: tuple[int, ...]) -> str:
-    """The first eight bits, and the number of all."""
-    return ", ".join(map(str, bits[:8])) + (f" … ({len(bits)} in all)" if len(bits) > 8 else "")

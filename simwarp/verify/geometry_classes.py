@@ -2,7 +2,7 @@
 
 A class is a predicate and a recipe that draws geometries which satisfy it. Numbers and choices come from a
 `Chooser`, such as `simwarp.verify.draw.Draw`. All recipes draw the same numbers in the same order; those of
-large windows and of many products draw two more.
+large windows and of many products draw three more.
 """
 
 from __future__ import annotations
@@ -85,6 +85,15 @@ def _outside(g: Geometry) -> bool:
     return bool(g.excluded.max() >= min(_OUTSIDE))
 
 
+def _strided_dilation(g: Geometry) -> bool:
+    axes = zip(g.filters[:2], g.stride, g.dilation, strict=True)
+    return any(min(axis) > 1 for axis in axes)
+
+
+def _one_side(g: Geometry) -> bool:
+    return sum(before_or_after > 0 for pads in g.pads for before_or_after in pads) == 1
+
+
 def _at_a_power(g: Geometry) -> bool:
     return g.filters[:3] in _SUMS
 
@@ -110,6 +119,8 @@ def classes_of(geometry: Geometry) -> tuple[str, ...]:
     ``window of one line``            such a window, of one row or one column
     ``first layer``                   7 × 7 or 11 × 11 taps at stride 2 or 4
     ``many taps outside``             some window has 8 taps outside, or more
+    ``dilation and stride``           along an axis, several taps, and both more than 1
+    ``padding on one side``           only above, below, left or right
     ``sums at a power of two``        2ⁿ - 1, 2ⁿ or 2ⁿ + 1 products, n from 8 to 16
     ================================= ====================================================================
 
@@ -139,7 +150,7 @@ _MOST_TAPS, MOST_LARGE_TAPS = 300, 4000
 """The limits of taps of all output pixels: for more than two images, and of an image with a large window."""
 _LARGE = (6, 7, 8, 9, 11, 13, 15, 16, 17)
 """Rows and columns of large windows; copies by im2col reach 15."""
-_LINES = (9, 16, 17, 17, 17, 17, 17)
+_LINES = (9, 15, 16, *(17,) * 7)
 """Taps of a window of one line."""
 _FIRST_LAYERS = ((7, 2), (7, 4), (11, 2), *((11, 4),) * 5)
 """Taps along an axis, and stride."""
@@ -386,6 +397,28 @@ def _draw_outside(x: _Numbers) -> Geometry:
     return _padded(x._replace(dilation=dilation))
 
 
+def _draw_strided_dilation(x: _Numbers) -> Geometry:
+    """A small window along one axis, a large one along the other."""
+    taps = (max(x.taps[0], 2), x.large[1]) if x.turn else (x.large[0], max(x.taps[1], 2))
+    x = x._replace(
+        taps=taps,
+        stride=_bent(x, x.stride, lambda axis: 2 + x.stride[axis] % 3),
+        dilation=_bent(x, _small(x.dilation), lambda axis: 2 + x.dilation[axis] % 2 * (taps[axis] < 10)),
+    )
+    return _around(x)
+
+
+def _draw_one_side(x: _Numbers) -> Geometry:
+    """Padding of up to a window, below more often than on the other sides."""
+    x = x._replace(taps=_bent(x, x.taps, lambda axis: x.large[axis]), dilation=_small(x.dilation))
+    side, more = ("below", "below", "above", "right", "left")[x.edge % 5], x.edge // 5
+    axis = int(side in ("right", "left"))
+    pads = [(1 + more % _spans(x)[axis]) * (n == axis) for n in (0, 1)]
+    none = (0, 0)
+    before, after = (none, pair_of(pads)) if side in ("below", "right") else (pair_of(pads), none)
+    return _plain(x._replace(padding="explicit", before=before, after=after))
+
+
 def _draw_at_a_power(x: _Numbers) -> Geometry:
     rows, columns, channels = _DRAWN_SUMS[x.edge % len(_DRAWN_SUMS)]
     x = x._replace(taps=(rows, columns), channels=channels, filters=1 + x.filters % 3, dilation=(1, 1))
@@ -415,6 +448,8 @@ _MORE: dict[str, tuple[Callable[[Geometry], bool], Callable[[_Numbers], Geometry
     "window of one line": (_line, _draw_line),
     "first layer": (_first_layer, _draw_first_layer),
     "many taps outside": (_outside, _draw_outside),
+    "dilation and stride": (_strided_dilation, _draw_strided_dilation),
+    "padding on one side": (_one_side, _draw_one_side),
     "sums at a power of two": (_at_a_power, _draw_at_a_power),
 }
 """Those of large windows and of many products."""

@@ -75,7 +75,8 @@ def case_of(draw: Any, reference: Any, kernel: Any, output: str, bound: Any, lis
         answers["listing"] = partial(_array_of, listing, "listing", "")
     answers["gpu"] = partial(_array_of, kernel, "kernel", output)
     return Case(
-        name=name,
+        name=name or getattr(kernel, "__name__", type(kernel).__name__),
+        named=bool(name),
         draw=partial(_drawn, draw),
         shape=_key,
         describe=_described,
@@ -127,7 +128,10 @@ def _held(path: Path) -> list[Case]:
             f"{path} holds no case\nassign one to a variable: my_case = Case.of(draw, reference, kernel)\n"
             "`simwarp new case` writes an example"
         )
-    return [replace(x, name=x.name or name, file=str(path)) for name, x in reversed(held.values())]
+    return [
+        replace(x, name=x.name if x.named else name, named=True, file=str(path))
+        for name, x in reversed(held.values())
+    ]
 
 
 def _drawn(draw: Callable[[Draw], Any], d: Draw) -> Any:

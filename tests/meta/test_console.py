@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -81,16 +82,26 @@ def test_the_commands_of_a_page_print_what_it_shows(
 
 
 @pytest.mark.slow
-def test_the_first_test_of_the_page_runs_as_printed(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "testing.md").read_text()
-    (source,) = re.findall(r"^```python\n(# test_product\.py\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "test_product.py").write_text(source)
-    command = next(command for command, _ in commands(page) if command.startswith("pytest test_product.py"))
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("testing", "test_product.py"), ("padding", "test_mine.py"), ("padding", "test_kernel.py")],
+)
+def test_the_tests_of_a_page_run_as_printed(name: str, file: str, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text()
+    (source,) = re.findall(rf"^```python\n(# {re.escape(file)}\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / file).write_text(source)
+    command, output = next(found for found in commands(page) if found[0].startswith(f"pytest {file}"))
     words = [*shlex.split(command), "-p", "no:cacheprovider", "-p", "no:xdist"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     session = subprocess.run(
-        [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert "1 passed" in session.stdout, session.stdout + session.stderr
+    assert shows(session.stdout, output or "1 passed"), session.stdout + session.stderr
 
 
 def test_each_reason_is_needed() -> None:

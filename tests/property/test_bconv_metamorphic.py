@@ -16,7 +16,8 @@ import reference
 from gpu.bconv import SCHEMES
 from simwarp import listings
 from simwarp.listings import btc
-from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.testing.compare import assert_same_convolution
+from simwarp.testing.geometries import conv_geometries
 from simwarp.verify import Draw, simulator
 from simwarp.verify.geometry_classes import SMALL_CLASSES
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import gpu
 import reference
 from gpu.bconv import SCHEMES
-from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.testing.compare import assert_same_convolution
+from simwarp.testing.geometries import conv_geometries
 from simwarp.verify import Draw, simulator
 from simwarp.verify.geometry_classes import SMALL_CLASSES
 

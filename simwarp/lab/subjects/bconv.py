@@ -1,7 +1,7 @@
 """The subjects that compare bit convolutions of thousands of geometries with the reference.
 
 The geometries have every scheme, class and kind of output; those of the scheme on warpgroups are a subject of
-their own. Convolutions reuse memory of earlier ones.
+their own, and so are those of large windows, some in groups. Convolutions reuse memory of earlier ones.
 
 >>> large_input(tuple(SCHEMES), 3).scheme
 'btc2'
@@ -60,11 +60,11 @@ def large_input(schemes: Sequence[str], k: int) -> Input:
 
 
 def ask(name: str, schemes: Sequence[str], enough: int, asking: Asking) -> Answers:
-    """Compare inputs of a case until enough geometries have occurred, then large inputs."""
+    """Compare inputs of a case until enough geometries have occurred, then large inputs of some schemes."""
     case = CASES[name]
     geometries, first = asking.number(enough, 20), asking.number(FIRST, 10)
     seen: set[Geometry] = set()
-    counts = {name: Counter[str]() for name in ("schemes", "classes", "outputs")}
+    counts = {name: Counter[str]() for name in ("schemes", "classes", "outputs", "taps", "groups")}
     differences: list[str] = []
     digest = hashlib.sha256()
 
@@ -73,6 +73,8 @@ def ask(name: str, schemes: Sequence[str], enough: int, asking: Asking) -> Answe
         seen.add(item.geometry)
         counts["schemes"][item.scheme] += 1
         counts["classes"].update(classes_of(item.geometry))
+        counts["taps"][str(max(item.geometry.filters[:2]))] += 1  # the longer side of the window
+        counts["groups"][str(item.geometry.groups)] += 1
         counts["outputs"]["int32" if item.thresholds is None else item.pool or "bits"] += 1
         if not case.equal(item, expected, got):
             differences.append(f"{name}: {case.describe(item)}\n{difference(item, expected, got)}")
@@ -85,7 +87,7 @@ def ask(name: str, schemes: Sequence[str], enough: int, asking: Asking) -> Answe
             digest.update(answer)
         inputs += 1
         asking.progress(len(seen), geometries)
-    large = asking.number(LARGE, 0)
+    large = asking.number(LARGE if schemes else 0, 0)
     for k in range(large):
         compare(f"large input {k}", large_input(schemes, k))
     facts = {"seed": SEED, "inputs": inputs + large, "geometries": len(seen), "mismatches": len(differences)}
@@ -113,5 +115,10 @@ SUBJECTS = [
         "bconv2d-wgmma-geometries",
         "those of 5,200 geometries on warpgroups",
         partial(ask, "bconv2d-wgmma", tuple(WARPGROUP_SCHEMES), OF_WARPGROUPS),
+    ),
+    Subject(
+        "bconv2d-windows-geometries",
+        "those of 20,000 geometries of large windows",
+        partial(ask, "bconv2d-windows", (), GEOMETRIES),
     ),
 ]

@@ -36,6 +36,7 @@ from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
 from simwarp.verify.geometries import Geometry, window_picture
 from simwarp.verify.geometry_classes import LARGE_CLASSES, SMALL_CLASSES, draw_geometry
+from simwarp.verify.hypotheses import as_if, bugs_of_convolutions
 
 OUTPUTS = ("int32", "bits", "or", "and")
 """The outputs: dot products, bits, and bits pooled over 2 × 2 pixels by OR or AND."""
@@ -80,10 +81,16 @@ def _draw_large_window(draw: Draw) -> Input:
     """Draw an input of the large classes for any scheme."""
     number, which = divmod(draw.k, len(EVERY_SCHEME))
     number, of_class = divmod(number, len(LARGE_CLASSES))
-    return _of_class(draw, LARGE_CLASSES[of_class], list(EVERY_SCHEME)[which], number)
+    name = LARGE_CLASSES[of_class]
+    groups = 1 if name == "sums at a power of two" else draw.choice(_GROUPS)  # which are of all channels
+    return _of_class(draw, name, list(EVERY_SCHEME)[which], number, groups)
 
 
-def _of_class(draw: Draw, name: str, scheme: str, number: int) -> Input:
+_GROUPS = (1, 1, 1, 2, 3)
+"""Groups of large windows."""
+
+
+def _of_class(draw: Draw, name: str, scheme: str, number: int, groups: int = 1) -> Input:
     """Draw an input of a class for a scheme; its number gives output and operands."""
     output, kinds = OUTPUTS[number % 4], _KINDS[number // 4 % 4]
     pooled = output in ("or", "and")
@@ -91,6 +98,8 @@ def _of_class(draw: Draw, name: str, scheme: str, number: int) -> Input:
     while (pooled and min(geometry.out) < 2) or max(geometry.filters[:2]) > _most_taps(scheme):
         geometry = draw_geometry(draw, name)
     layouts = EVERY_SCHEME[scheme].images, EVERY_SCHEME[scheme].filters
+    if groups > 1:
+        geometry, layouts = _in_groups(geometry, groups, draw.choice(_MOST_OF_A_GROUP)), _LAYOUTS_OF_GROUPS
     x = _operand(draw, kinds[0], geometry.images, layouts[0])
     w = _operand(draw, kinds[1], geometry.filters, layouts[1])
     if output == "int32":
@@ -111,21 +120,25 @@ def _draw_in_groups(draw: Draw) -> Input:
     one = draw_geometry(draw, SMALL_CLASSES[draw.k % 11])
     while output in ("or", "and") and min(one.out) < 2:
         one = draw_geometry(draw, SMALL_CLASSES[draw.k % 11])
-    groups, most = draw.choice((2, 3, 5)), draw.choice((1, 8, 33))
-    channels, filters = (min(count, most) for count in one.filters[2:])
-    geometry = replace(
-        one,
-        images=(*one.images[:3], groups * channels),
-        filters=(*one.filters[:2], channels, groups * filters),
-        groups=groups,
-    )
+    geometry = _in_groups(one, draw.choice((2, 3, 5)), draw.choice(_MOST_OF_A_GROUP))
     x, w = (
-        _operand(draw, kinds[0], geometry.images, ("NHWC",)),
-        _operand(draw, kinds[1], geometry.filters, ("HWOI",)),
+        _operand(draw, kinds[0], geometry.images, _LAYOUTS_OF_GROUPS[0]),
+        _operand(draw, kinds[1], geometry.filters, _LAYOUTS_OF_GROUPS[1]),
     )
     rule = (None, None) if output == "int32" else _rule(draw, geometry)
     pool: Any = output if output in ("or", "and") else None
     return Input(x, w, geometry, list(EVERY_SCHEME)[which], *rule, pool)
+
+
+_MOST_OF_A_GROUP = (1, 8, 33)
+_LAYOUTS_OF_GROUPS: tuple[tuple[TensorLayout, ...], tuple[TensorLayout, ...]] = ("NHWC",), ("HWOI",)
+
+
+def _in_groups(one: Geometry, groups: int, most: int) -> Geometry:
+    """The geometry in groups, each with its channels and filters, but at most so many."""
+    channels, filters = (min(count, most) for count in one.filters[2:])
+    images, taps = (*one.images[:3], groups * channels), (*one.filters[:2], channels, groups * filters)
+    return replace(one, images=images, filters=taps, groups=groups)
 
 
 def _rule(draw: Draw, geometry: Geometry) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
@@ -177,21 +190,64 @@ def dots(item: Input) -> npt.NDArray[np.int32]:
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
-    answer = dots(item)
+    return _output(item, dots(item))
+
+
+def _output(item: Input, sums: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+    """The output of an input for its dot products: these, or words of bits."""
     if item.thresholds is None:
-        return answer
-    return reference.threshold_tensor(answer, item.thresholds, item.flip, pool=item.pool).words
+        return sums
+    return reference.threshold_tensor(sums, item.thresholds, item.flip, pool=item.pool).words
+
+
+def _as_if(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> str:
+    """The bugs of a convolution that would give the whole output."""
+    bugs = bugs_of_convolutions(item.geometry, dots(item), (item.x, item.w))
+    return as_if(bugs, lambda sums: np.array_equal(_output(item, sums.astype(np.int32)), got))
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
     word: Word = 64 if item.scheme == "bconv64" else 32
-    x, w = _in_the_papers_order(item.x, "NHWC", word), _in_the_papers_order(item.w, "HWIO", word)
-    answer = _LISTINGS[item.scheme](x, w, **item.options)
+    answers: list[Any] = []
+    for group in _groups_of(item):  # one after another: the listings know none
+        x, w = _in_the_papers_order(group.x, "NHWC", word), _in_the_papers_order(group.w, "HWIO", word)
+        answers.append(_LISTINGS[item.scheme](x, w, **group.options))
     if item.thresholds is None:
-        return answer
-    bits = reference.unpack_tensor(answer)  # pooled here, as the listings do not pool
-    bits = bits if item.pool is None else pool_bits(bits, item.pool)
+        return np.concatenate(answers, axis=-1)
+    bits = np.concatenate([reference.unpack_tensor(answer) for answer in answers], axis=-1)
+    bits = bits if item.pool is None else pool_bits(bits, item.pool)  # here, as the listings do not pool
     return reference.pack_tensor(_signs(bits), layout="NHWC").words
+
+
+def _groups_of(item: Input) -> list[Input]:
+    """The convolutions of the groups of an input, with real operands; of one group the input itself."""
+    geometry = item.geometry
+    groups, (channels, filters) = (
+        geometry.groups,
+        (geometry.filters[2], geometry.filters[3] // geometry.groups),
+    )
+    if groups == 1:
+        return [item]
+    images, taps = (*geometry.images[:3], channels), (*geometry.filters[:3], filters)
+    one = replace(geometry, images=images, filters=taps, groups=1)
+    x, w = (
+        _signs(reference.unpack_tensor(a)) if isinstance(a, PackedTensor) else a for a in (item.x, item.w)
+    )
+
+    def part(array: Any, group: int, size: int) -> Any:
+        return None if array is None else array[..., group * size : (group + 1) * size]
+
+    return [
+        replace(
+            item,
+            x=part(x, group, channels),
+            w=part(w, group, filters),
+            geometry=one,
+            thresholds=part(item.thresholds, group, filters),
+            flip=part(item.flip, group, filters),
+        )
+        for group in range(groups)
+    ]
 
 
 def _in_the_papers_order(x: Any, layout: TensorLayout, word: Word) -> Any:
@@ -305,6 +361,11 @@ def _group_kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in compiled}
 
 
+def _window_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """Those of all schemes, and of groups."""
+    return _kernels(arch) | _warpgroup_kernels(arch) | _group_kernels(arch)
+
+
 CASES = [
     Case(
         name=name,
@@ -318,6 +379,7 @@ CASES = [
         kernels=kernels,
         covering=covering,
         picture=picture,
+        as_if=_as_if,
     )
     for name, draw, covering, kernels, listing in (
         ("bconv2d", partial(_draw, SCHEMES), 704, _kernels, {"listing": _by_listing}),
@@ -329,6 +391,6 @@ CASES = [
             {"listing": _by_listing},
         ),
         ("bconv2d-groups", _draw_in_groups, 80, _group_kernels, {}),
-        ("bconv2d-windows", _draw_large_window, 400, _kernels, {"listing": _by_listing}),
+        ("bconv2d-windows", _draw_large_window, 560, _window_kernels, {"listing": _by_listing}),
     )
 ]

@@ -36,6 +36,7 @@ from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes, listings
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
+from simwarp.verify.hypotheses import as_if, bugs_of_products
 
 _FIRSTS: tuple[First, First] = ("msb", "lsb")
 _ALL: dict[str, AnyScheme] = {
@@ -129,12 +130,26 @@ def _first(item: Input) -> First:
     return item.a.first if isinstance(item.a, PackedBits) else _ALL[item.scheme].first
 
 
+def _dots(item: Input) -> npt.NDArray[np.int32]:
+    return reference.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
+
+
 def _by_reference(item: Input) -> npt.NDArray[Any]:
-    dots = reference.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
+    return _output(item, _dots(item))
+
+
+def _output(item: Input, dots: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+    """The output of an input for its dot products: these, or words of bits."""
     if item.thresholds is None:
         return dots
     word = _ALL[item.scheme].word
     return reference.threshold(dots, item.thresholds, item.flip, word=word, first=_first(item)).words
+
+
+def _as_if(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> str:
+    """The bugs of a product that would give the whole output."""
+    bugs = bugs_of_products(item.sizes[2], _dots(item))
+    return as_if(bugs, lambda sums: np.array_equal(_output(item, sums.astype(np.int32)), got))
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
@@ -231,6 +246,7 @@ CASES = [
         lead=_lead,
         kernels=kernels,
         covering=40 * len(schemes),
+        as_if=_as_if,
     )
     for name, schemes, kernels, listing in (
         ("bmm", SCHEMES, _kernels, {"listing": _by_listing}),

@@ -52,6 +52,7 @@ def small(**options):
     "ptx-control",
     "mbarriers",
     "bconv2d-wgmma-geometries",
+    "bconv2d-windows*",
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])
 def test_a_trial_is_recorded_read_back_and_replayed(name, tmp_path):

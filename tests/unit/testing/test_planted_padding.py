@@ -150,7 +150,7 @@ def is_wrong(drawn, bug):
 
 OPERANDS = conv_operands(dtypes=("int8",), packed=False)
 LARGEST = {
-    "a counter of 4 bits": 17,
+    "a counter of 4 bits": 18,
     "a counter of 5 bits": 36,
     "a counter of 6 bits": 72,
     "a counter of 8 bits": 272,
@@ -160,50 +160,54 @@ LARGEST = {
     "sums of 16 bits": 17 * 17,
 }
 """The most taps of the window that a bug shrinks to; others shrink to at most 4."""
-MANY_CHANNELS = ("sums of 16 bits", "a counter of 8 bits")
-"""Bugs that do not always shrink to the fewest channels."""
 
 
-def smallest(strategy, wrong, seed):
+def smallest(strategy, wrong, seed, phases=(Phase.generate, Phase.shrink)):
     """The failing example that 100 examples from a seed lead to."""
     quick = settings(
         max_examples=100,
         derandomize=False,  # the seed counts
         database=None,
         deadline=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=phases,
         suppress_health_check=list(HealthCheck),
     )
     return find(strategy, wrong, settings=quick, random=random.Random(seed))
 
 
-def first_of_seeds(strategy, wrong):
-    """The failing example of the first of three seeds that finds one."""
-    for seed in range(2):
-        try:
-            return smallest(strategy, wrong, seed)
-        except NoSuchExample:
-            pass
-    return smallest(strategy, wrong, 2)
+def is_found(bug, seed):
+    """Whether 100 examples from a seed find a bug."""
+    try:
+        smallest(OPERANDS, lambda drawn: is_wrong(drawn, bug), seed, phases=(Phase.generate,))
+    except NoSuchExample:
+        return False
+    return True
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
-@given(OPERANDS)
-def test_the_convolution_without_a_bug_is_right(drawn):
-    assert not is_wrong(drawn, "")
+@pytest.mark.parametrize("seeds", [range(10), range(10, 20)], ids=["0-9", "10-19"])
+def test_the_convolution_without_a_bug_is_right_in_twenty_seeds(seeds):
+    assert not [seed for seed in seeds if is_found("", seed)]
+
+
+@pytest.mark.slow
+@pytest.mark.at_most(8)
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_of_padding_is_found_in_nine_seeds_of_ten(bug):
+    assert sum(is_found(bug, seed) for seed in range(10)) >= 9
 
 
 @pytest.mark.slow
 @pytest.mark.at_most(4)
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_of_padding_is_found_and_shrunk(bug):
-    found = first_of_seeds(OPERANDS, lambda drawn: is_wrong(drawn, bug))
+def test_a_bug_of_padding_shrinks_to_its_smallest_case(bug):
+    seed = next(seed for seed in range(3) if is_found(bug, seed))
+    found = smallest(OPERANDS, lambda drawn: is_wrong(drawn, bug), seed)
     n, h, w, c = found.geometry.images
     r, s, _, o = found.geometry.filters
     assert (n, o) == (2 if "second image" in bug else 1, 1)
     assert r * s <= LARGEST.get(bug, 4)
-    assert c == {"the last word of channels is forgotten": 33}.get(bug, 1) or bug in MANY_CHANNELS
+    assert c == {"the last word of channels is forgotten": 33}.get(bug, 1) or bug == "sums of 16 bits"
     assert max(h, w) <= max(r, s, 2)
 
 

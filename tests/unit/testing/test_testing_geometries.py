@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import reference
 from reference.errors import SchemeError
 from simwarp.testing import strategies
-from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.testing.compare import assert_same_convolution
+from simwarp.testing.geometries import conv_geometries
 from simwarp.verify.draw import Draw
 from simwarp.verify.geometries import Geometry, window_picture
 from simwarp.verify.geometry_classes import CLASSES, SMALL_CLASSES, classes_of, draw_geometry
@@ -102,7 +103,7 @@ def test_every_class_is_drawn_without_being_named(name):
 
 @pytest.mark.gate
 def test_every_drawn_geometry_has_a_class():
-    counts = Counter(name for geometry in drawn(1760) for name in classes_of(geometry))
+    counts = Counter(name for geometry in drawn(1980) for name in classes_of(geometry))
     assert all(counts[name] >= 100 for name in CLASSES)
     assert all(classes_of(geometry) for geometry in drawn(1100))
 

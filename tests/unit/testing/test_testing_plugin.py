@@ -235,3 +235,34 @@ def test_the_first_test_of_the_page_passes_by_the_command_that_it_shows(project)
     assert command is not None
     Path(project.path, code[1]).write_text(code[2])
     project.runpytest_subprocess(code[1], *command[1].split()).assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+def test_an_explanation_of_hypothesis_has_the_users_lines_alone(project, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    path = project.makepyfile(
+        """
+        from hypothesis import given, settings
+        from simwarp import reference
+        from simwarp.testing import assert_same_convolution
+        from simwarp.testing.strategies import conv_operands
+
+        def mine(x, w, geometry):
+            y = reference.bconv2d(x, w, **geometry.options)
+            if geometry.excluded.max() > 2:
+                y[..., 0] += 2
+            return y
+
+        @settings(derandomize=True)
+        @given(drawn=conv_operands(dtypes=["int8"], packed=False))
+        def test_mine(drawn):
+            x, w, geometry = drawn
+            assert_same_convolution(drawn, reference.bconv2d(x, w, **geometry.options), mine(x, w, geometry))
+        """
+    )
+    result = project.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    lines = result.stdout.lines
+    start = next(n for n, line in enumerate(lines) if "always and only run by failing" in line)
+    assert f"{path}:9" in lines[start + 1]
+    assert not [line for line in lines[start + 1 : start + 7] if str(ROOT / "simwarp") in line]

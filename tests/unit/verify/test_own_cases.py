@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from reference.errors import DtypeError, FormatError, InputFileError
+from reference.errors import DtypeError, FormatError, InputFileError, SchemeError
 from simwarp.cli import main
 from simwarp.verify import Case, check, simulator
 from simwarp.verify.own import TEMPLATE, cases_in
@@ -173,3 +174,29 @@ def test_cases_are_chosen_and_replayed_by_their_names(tmp_path, monkeypatch, cap
     (tmp_path / "again.py").write_text(text)
     assert main(["verify", "named.py", "again.py"]) == 2
     assert "has one of that name" in capsys.readouterr().err
+
+
+def test_a_case_without_a_name_has_that_of_its_kernel():
+    def off_by_one(item, device):
+        return product(item) + 1
+
+    class Kernel:
+        def __call__(self, item, device):
+            return product(item) + 1
+
+    for kernel, name in ((off_by_one, "off_by_one"), (Kernel(), "Kernel")):
+        (found,) = mismatches(Case.of(drawn, product, kernel), 1)
+        assert found.case == name
+        assert str(found).startswith(f"{name}, input 0 (x: int32 ")
+        assert found.command == f"simwarp verify --case {name} --seed 0 --input 0"
+
+
+def test_a_case_without_a_reference_is_refused():
+    case = of(lambda item, device: product(item))
+    with pytest.raises(
+        SchemeError, match="the case 'mine' has no reference: its answers are gpu\n"
+    ) as caught:
+        replace(case, answers={"gpu": case.answers["gpu"]})
+    assert len(str(caught.value).splitlines()) == 3
+    with pytest.raises(DtypeError, match=r"Case\.of: reference is a NoneType"):
+        Case.of(drawn, None, product)

@@ -24,7 +24,8 @@ from gpu.bconv.convolution import Launch
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.schemes import SCHEMES, convolution_ptx
 from simwarp.testing import profiles
-from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.testing.compare import assert_same_convolution
+from simwarp.testing.geometries import conv_geometries
 from simwarp.verify import CASES, Draw, check, simulator
 from simwarp.verify.geometry_classes import SMALL_CLASSES, classes_of
 

@@ -25,6 +25,7 @@ from simwarp.verify import CASES, Case, Draw, Mismatch, Outcome, Row, check, sim
 from simwarp.verify.cases.bmm import Input as Product
 from simwarp.verify.compare import last_write, tiers_of
 from simwarp.verify.draw import DTYPES
+from simwarp.verify.hypotheses import in_words
 from simwarp.verify.runner import LEAST_SHAPES
 from support.offenders import every_case
 
@@ -129,10 +130,10 @@ def test_inputs_of_every_case_are_pinned():
         "stride 2,2, dilation 3,2, in 3 groups",
         "wgmma, float64 by int8 to int32: 2 x 8 x 6 x 66 by 3 x 3 to 62 channels, padding SAME, "
         "stride 1,2, dilation 2,1, in 2 groups",
-        "bconv32, int8 by float64 to int32: 2 x 22 x 4 x 5 by 11 x 4 to 6 channels, paddi"
-        "ng SAME, stride 3,3, dilation 2,1",
-        "wgmma, int8 by float32 to int32: 2 x 29 x 6 x 127 by 15 x 3 to 20 channels, padd"
-        "ing ((2,2),(0,2)), stride 1,2, dilation 2,2",
+        "bconv32, float32 by float64 to int32: 1 x 11 x 9 x 5 by 11 x 8 to 3 channels, "
+        "padding ((3,2),(0,2)), stride 3,2, dilation 1,1",
+        "wgmma, float32 by float32 to int32: 2 x 3 x 7 x 2 by 3 x 13 to 16 channels, "
+        "padding ((0,2),(2,16)), stride 2,3, dilation 2,2",
         "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
         "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
         "3 images of BitPlanes (7, 8, 3): Pool, Flatten, Dense; bconv32 and auto",
@@ -445,7 +446,7 @@ def test_one_flipped_element_is_located(answer):
     )
     assert second == (
         f"expected {expected} ({expected & 0xFFFFFFFF:#010x}), got {expected ^ flip} "
-        f"({(expected ^ flip) & 0xFFFFFFFF:#010x}): bits 1, 3 differ"
+        f"({(expected ^ flip) & 0xFFFFFFFF:#010x}){in_words((expected ^ flip) - expected)}: bits 1, 3 differ"
     )
     assert third == f"replay: {found.command}"
 

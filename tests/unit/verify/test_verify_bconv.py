@@ -10,7 +10,7 @@ import pytest
 
 import gpu
 import reference
-from gpu.bconv.schemes import SCHEMES
+from gpu.bconv.schemes import EVERY_SCHEME, SCHEMES
 from reference.types import PackedTensor
 from simwarp.lab import recording as lab
 from simwarp.verify import CASES, Draw, check, simulator
@@ -18,7 +18,8 @@ from simwarp.verify.cases import bconv2d
 from simwarp.verify.cases.bconv2d import OUTPUTS, Input, dots, meaning, picture
 from simwarp.verify.draw import DTYPES
 from simwarp.verify.geometries import Geometry
-from simwarp.verify.geometry_classes import SMALL_CLASSES, classes_of
+from simwarp.verify.geometry_classes import LARGE_CLASSES, SMALL_CLASSES, classes_of
+from support.unrecorded import UNRECORDED
 
 CASE = CASES["bconv2d"]
 SIMULATORS = {"simulator": simulator}
@@ -235,20 +236,84 @@ def test_kernels_of_every_scheme_and_output_are_named():
 
 
 @pytest.mark.slow
-def test_the_recording_holds_20000_geometries_without_mismatch():
+@pytest.mark.parametrize(
+    ("case", "schemes", "classes", "least"),
+    [
+        ("bconv2d", SCHEMES, SMALL_CLASSES, 1_000),
+        ("bconv2d-windows", EVERY_SCHEME, LARGE_CLASSES, 2_000),
+    ],
+    ids=["small", "windows"],
+)
+def test_the_recording_holds_20000_geometries_without_mismatch(case, schemes, classes, least):
     """The first outputs of ``simwarp record bconv2d-geometries`` equal the reference."""
-    recorded = lab.recorded("bconv2d-geometries").meta
+    if f"{case}-geometries" in UNRECORDED:
+        pytest.skip("no GPU has answered yet: record it")
+    recorded = lab.recorded(f"{case}-geometries").meta
     assert recorded["geometries"] >= 20_000
     assert recorded["mismatches"] == 0
     assert min(recorded["schemes"].values()) >= 4_000
-    assert set(recorded["schemes"]) == set(SCHEMES)
+    assert set(recorded["schemes"]) == set(schemes)
     assert set(recorded["outputs"]) == set(OUTPUTS)
-    assert min(recorded["classes"][name] for name in SMALL_CLASSES) >= 1_000
+    assert min(recorded["classes"][name] for name in classes) >= least
     digest = hashlib.sha256()
     for k in range(recorded["first"]):
-        answer = CASE.answers["reference"](drawn(k, recorded["seed"]))
+        answer = CASES[case].answers["reference"](CASES[case].draw(Draw(recorded["seed"], case, k)))
         digest.update(np.ascontiguousarray(answer).tobytes())
     assert digest.hexdigest() == recorded["digest_of_first"]
+
+
+WINDOWS = CASES["bconv2d-windows"]
+
+
+def windows(count, seed=1):
+    return [WINDOWS.draw(Draw(seed, WINDOWS.name, k)) for k in range(count)]
+
+
+def test_the_first_560_windows_cover_all_combinations():
+    tried = {
+        (item.scheme, LARGE_CLASSES[k // 5 % 7], output(item), kinds(item))
+        for k, item in enumerate(windows(WINDOWS.covering))
+    }
+    both = list(itertools.product(["real", "packed"], repeat=2))
+    assert tried == set(itertools.product(EVERY_SCHEME, LARGE_CLASSES, OUTPUTS, both))
+    assert len(tried) == WINDOWS.covering
+
+
+def test_the_recorded_windows_have_every_edge():
+    """Those of ``simwarp record bconv2d-windows``: the papers' first layers, the edges of copies, groups."""
+    found = Counter[str]()
+    for item in windows(240):
+        geometry = item.geometry
+        (rows, columns), taps = geometry.filters[:2], geometry.filters[0] * geometry.filters[1]
+        (top, bottom), sides = geometry.pads
+        found[f"{rows} x {columns} at {geometry.stride[0]}"] += 1
+        found[f"1 x 17: {(rows, columns) == (1, 17)}"] += 1
+        found.update(f"edge {n}" for n in {rows, columns} & {15, 16, 17})
+        found[f"wgmma {max(rows, columns)}"] += item.scheme == "wgmma"
+        found[f"groups: {geometry.groups > 1}, {item.scheme}"] += 1
+        found[f"only below: {bottom > 0 and not any((top, *sides))}"] += 1
+        found[f"wholly outside: {bool((geometry.excluded == taps).any())}"] += 1
+        reach = zip(geometry.filters, geometry.dilation, geometry.pads, strict=False)
+        found[f"dilation beyond padding: {any(n > 1 and d > max(p) > 0 for n, d, p in reach)}"] += 1
+        found.update(classes_of(geometry))
+    assert min(found[name] for name in ("11 x 11 at 4", "7 x 7 at 2", "1 x 17: True")) >= 5
+    assert min(found[name] for name in ("edge 15", "edge 16", "edge 17", "wgmma 15")) >= 5
+    assert min(found[f"groups: True, {scheme}"] for scheme in EVERY_SCHEME) >= 10
+    assert min(found[f"{name}: True"] for name in ("only below", "wholly outside")) >= 10
+    assert found["dilation beyond padding: True"] >= 10
+    assert min(found[name] for name in (*LARGE_CLASSES, *OF_WINDOWS)) >= 20
+
+
+OF_WINDOWS = ("window larger than the image", "stride larger than the filter", "padding beyond the filter")
+
+
+@pytest.mark.slow
+def test_listings_take_windows_in_groups():
+    grouped = {output(item): item for item in windows(140) if item.geometry.groups > 1}
+    assert grouped.keys() == set(OUTPUTS)
+    for item in grouped.values():
+        right = WINDOWS.answers["reference"](item)
+        np.testing.assert_array_equal(WINDOWS.answers["listing"](item), right)
 
 
 def test_the_case_is_registered_with_its_tiers():
