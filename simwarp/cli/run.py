@@ -141,9 +141,9 @@ def run_command(
     from simwarp.chips.chips import multiprocessors_of
     from simwarp.cli.run_expect import ComparedOutcome, read_expected
     from simwarp.cli.run_progress import block_bar
-    from simwarp.cli.run_tolerance import FloatOperations
     from simwarp.device.device import Device
     from simwarp.run.kernel import run_on
+    from simwarp.run.tolerance import FloatOperations
 
     launch = LaunchOptions(file, kernel, grid, block, arg or [], set_ or [], shared, cooperative, cluster)
     words = launch.words

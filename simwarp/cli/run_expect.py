@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from reference.errors import SchemeError, ShapeError
 from simwarp.cli.files import read_array
 from simwarp.cli.run_outcome import Outcome
-from simwarp.cli.run_tolerance import FloatOperations, Tolerance
 from simwarp.cli.run_words import Word
 from simwarp.findings import Finding
+from simwarp.run.tolerance import FloatOperations, Tolerance, errors
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -111,35 +111,19 @@ def compare(
 
     want = expected.array
     are_whole = {got.dtype.kind, want.dtype.kind} <= set("iub")
-    tolerance = None if are_whole else Tolerance.of(got, expected, operations)
-    wrong, errors = _errors(got, want, tolerance)
+    tolerance = None if are_whole else Tolerance.of(got, want, operations, expected.rtol, expected.atol)
+    wrong, off = errors(got, want, tolerance)
     count = int(np.count_nonzero(wrong))
     found = Comparison(expected.name, str(expected.file), count, got.size, tolerance=tolerance)
     if not got.size:
         return found
-    at, worst = int(wrong.argmax()), int(errors.argmax())
-    error = errors.flat[worst]
+    at, worst = int(wrong.argmax()), int(off.argmax())
+    error = off.flat[worst]
     found = replace(found, error=error if isinstance(error, int) else float(error))
     if not count:
         return found
     values = {"got": got.flat[at].item(), "expected": want.flat[at].item()}
     return replace(found, first=_index(at, got), worst=_index(worst, got), **values)
-
-
-def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None) -> tuple[Any, Any]:
-    """A mask of wrong elements, and the absolute error of each: exact integers, or infinite beside a NaN."""
-    import numpy as np
-
-    if tolerance is None:
-        wrong = got != want
-        return wrong, np.abs(got.astype(object) - want.astype(object)) if wrong.any() else np.zeros(got.shape)
-    wide = np.result_type(got, want, np.float64)
-    one, other = got.astype(wide), want.astype(wide)
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(one - other)
-        near = np.isfinite(other) & (errors <= tolerance.atol + tolerance.rtol * np.abs(other))
-    return ~(same | near), np.where(same, 0.0, np.where(np.isnan(errors), np.inf, errors))
 
 
 def read_expected(
