@@ -59,8 +59,8 @@ from simwarp.faults import KernelFault
 if TYPE_CHECKING:
     from simwarp.device.device import Device
     from simwarp.device.schedules import Differences
-    from simwarp.run.kernel import Work
     from simwarp.run.source import Source
+    from simwarp.run.work import Work
 
 KERNEL = "FILE"
 """The name of the hidden subcommand that runs the user's own kernel; `RunGroup` inserts it."""

@@ -20,9 +20,10 @@ from simwarp.faults import KernelFault
 from simwarp.findings import Finding, verdict
 from simwarp.findings.finding import errors, of_compiler
 from simwarp.ptx.mangled_names import readable
-from simwarp.run.kernel import Result, Work
+from simwarp.run.kernel import Result
 from simwarp.run.not_seen import NotSeen
 from simwarp.run.outcome import Unwritten, styled
+from simwarp.run.work import Work
 
 
 @dataclass

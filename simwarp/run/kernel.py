@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
 from typing import Any, TextIO, TypedDict, Unpack, cast
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import check_device
-from reference.devices.launch import Dim, Extent, three
+from reference.devices.launch import Extent, three
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.values import not_an_array, shortened
 from simwarp.chips.chips import multiprocessors_of
@@ -25,14 +25,13 @@ from simwarp.faults import KernelFault, LaunchError
 from simwarp.observe import Observer
 from simwarp.observe.report import Report
 from simwarp.ptx.mangled_names import readable
-from simwarp.ptx.syntax import Function
-from simwarp.run.arguments import Argument, convert
+from simwarp.run.arguments import Argument
 from simwarp.run.binding import Arguments
 from simwarp.run.frameworks import adapt
 from simwarp.run.not_seen import NotSeen, find_not_seen
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, from_text, load
-from simwarp.run.variables import put, settings, unset
+from simwarp.run.work import Work
 
 _BLOCK = 1 << 20
 """Bytes that are compared at once."""
@@ -143,60 +142,6 @@ class Result:
     stdout: str = ""
     executed: int = 0
     not_seen: tuple[NotSeen, ...] = ()
-
-
-@dataclass(frozen=True)
-class Work:
-    """A kernel and everything that its launch needs, except the device."""
-
-    source: Source
-    kernel: Function
-    grid: Dim
-    block: Dim
-    args: Arguments = ()  # a sequence, or a mapping by name or position
-    shared: int = 0  # bytes of dynamic shared memory
-    cooperative: bool = False
-    cluster: Dim | None = None
-    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values of ``__constant__`` and ``__device__`` variables."""
-
-    def launch(self, device: Any) -> list[Argument]:
-        """Copy the arguments to a device, launch the kernel, and wait for it."""
-        arguments = self.prepare(device)
-        self.start(device, arguments)
-        return arguments
-
-    def prepare(self, device: Any) -> list[Argument]:
-        """Copy the launch's arguments to a device."""
-        names, types = self.source.parameters(self.kernel), self.source.types(self.kernel)
-        return convert(device, self.kernel, self.args, names, types)
-
-    def start(self, device: Any, arguments: Sequence[Argument]) -> None:
-        """Launch the kernel with arguments of a device, and wait for it."""
-        module = device.load(self.source.loadable)
-        put(module, settings(self.source.module, self.variables, self.source.variable_type))
-        kernel = module.kernel(self.kernel.name)
-        options: dict[str, Any] = {
-            "shared": self.shared,
-            "cooperative": self.cooperative,
-            "cluster": self.cluster,
-        }
-        with _hardware_faults(device):
-            kernel(self.grid, self.block, *(a.value for a in arguments), **options)
-            device.synchronize()
-
-    def of(self, source: Source) -> Work:
-        """The same launch, of the kernel with this name in another source."""
-        return replace(self, source=source, kernel=source.entries[self.kernel.name])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Possible mistakes: ``__constant__`` variables that the kernel reads and that have no value."""
-        given = settings(self.source.module, self.variables, self.source.variable_type)
-        return tuple(
-            f"{name} is zero: the kernel reads this __constant__ variable, which was not set"
-            for name in unset(self.source.module, self.kernel, given)
-        )
 
 
 def run(
@@ -402,18 +347,3 @@ def _captured(device: Any) -> Generator[io.StringIO]:
             device.stdout = before
         if after is not None:
             after.write(printed.getvalue())
-
-
-@contextmanager
-def _hardware_faults(device: Any) -> Generator[None]:
-    """Convert the exception of a failed launch on a GPU to a `KernelFault`."""
-    try:
-        yield
-    except Exception as error:
-        if not type(error).__module__.startswith(("pycuda", "_pycuda", "gpu.cuda.driver")):
-            raise
-        raise KernelFault(
-            f"the kernel failed on {device.name}",
-            str(error),
-            "run it on simwarp.Device(), which finds the line",
-        ) from error

@@ -15,7 +15,7 @@ from simwarp.observe import AccessEvent, Observer
 from simwarp.program.program import Step
 from simwarp.ptx.syntax import Function, Instruction
 from simwarp.run.arguments import Argument
-from simwarp.run.kernel import Work
+from simwarp.run.work import Work
 
 _OPENING, _CLOSING = "[{(", "]})"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
