@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import isfinite
@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from reference.errors import SchemeError, ShapeError
 from simwarp.cli.files import read_array
+from simwarp.cli.run_both import compared, to_json, undefined
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import Word
+from simwarp.faults import KernelFault
 from simwarp.findings import Finding
 from simwarp.run.tolerance import FloatOperations, Tolerance, errors
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
+
+    from simwarp.device.device import Device
+    from simwarp.run.both.devices import Second
+    from simwarp.run.both.results import Compared
+    from simwarp.run.both.settings import Both, NotComparedError
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,8 @@ class ComparedOutcome(Outcome):
 
     expected: Sequence[Expected] = field(default_factory=list[Expected])
     counted: FloatOperations | None = None  # None on hardware
+    both: Compared | None = None  # with a GPU, if that was asked for
+    refused: NotComparedError | None = None  # why there is no such comparison
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
@@ -172,16 +181,53 @@ class ComparedOutcome(Outcome):
         arrays = self.arrays
         return [compare(arrays[one.name], one, operations) for one in self.expected if arrays]
 
+    def hold(
+        self,
+        both: Both,
+        chip: Second,
+        simulator: Callable[..., Device],
+        console: Console,
+        words: Sequence[str],
+    ) -> None:
+        """Hold the result against that of a GPU, unless the simulator has findings."""
+        from simwarp.run.both.settings import NotComparedError
+
+        errors = [fault for fault in self.faults if fault.severity == "error"]
+        if self.result is None or (errors and not both.anyway):
+            self.refused = undefined(self.work, errors)
+            return
+        try:
+            self.both = compared(self.work, self.result, both, chip, simulator, self.counted, console, words)
+        except NotComparedError as error:
+            self.refused = error
+        except KernelFault as fault:
+            self.fault = fault
+
+    @property
+    def clean(self) -> bool:
+        """True if there are only notes, and the comparison that was asked for was made."""
+        return super().clean and self.refused is None
+
     @property
     def findings(self) -> list[Finding]:
-        """The findings of the run, and the outputs that differ from the expected ones."""
-        return [*super().findings, *(one.finding for one in self.comparisons if one.count)]
+        """The findings of the run, and the outputs that differ from the expected ones or from a GPU's."""
+        different = None if self.both is None else self.both.finding
+        expected = [one.finding for one in self.comparisons if one.count]
+        return [*super().findings, *expected, *([different] if different is not None else [])]
 
     def show(self, console: Console) -> None:
         """Print the comparisons on the console, then all else."""
         for found in self.comparisons:
             console.print(str(found))
         super().show(console)
+        if self.refused is not None:
+            console.print(str(self.refused))
+        if self.both is not None:
+            console.print(f"held against {self.both.other}:\n{self.both}")
+
+    def _data(self) -> dict[str, Any]:
+        """The JSON object of the run, with the comparison of the two devices."""
+        return {**super()._data(), "both": to_json(self.both, self.refused)}
 
     def _described(self, name: str) -> dict[str, Any]:
         """The JSON object of an output array, with its comparison."""

@@ -153,8 +153,12 @@ class Outcome:
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""
+        print_json(self._data())
+
+    def _data(self) -> dict[str, Any]:
+        """The JSON object of the run."""
         result, report = self.result, self._report
-        data: dict[str, Any] = {
+        return {
             "kernel": readable(self.work.kernel.name),
             "grid": self.work.grid,
             "block": self.work.block,
@@ -174,7 +178,6 @@ class Outcome:
             "report": report,
             "stdout": self.printed.getvalue(),
         }
-        print_json(data)
 
     def _described(self, name: str) -> dict[str, Any]:
         array = self.arrays[name]
