@@ -119,6 +119,30 @@ PLANTED: dict[str, Planted] = {
     ),
 }
 
+AGREE = {
+    "branches and floats": (
+        "float v = x[i]; for (int j = 0; j < i % 5; j++) v = v > 1 ? v * 0.5f : v + 0.7f; y[i] = v;"
+    ),
+    "shared memory": "__shared__ float t[64]; t[i] = x[i]; __syncthreads(); y[i] = t[63 - i];",
+    "a warp's sum": "float v = x[i]; for (int s = 16; s; s /= 2) v += __shfl_xor_sync(~0u, v, s); y[i] = v;",
+    "local memory": "float a[9]; for (int j = 0; j < 9; j++) a[(i * j) % 9] = x[j] + (j ? a[0] : 0);"
+    " a[i % 9] = 1; y[i] = a[(i + 3) % 9 ? i % 9 : 0];",
+    "addresses as numbers": "y[i] = (float)(((unsigned long long)(x + i) >> 2) & 1) * 0 + x[i];",
+    "atomics": "if (i < 4) y[i] = 0; __syncthreads(); atomicAdd((int*)y + i % 4, i); if (i > 3) y[i] = 1;",
+}
+RACES = {
+    "one element": "y[i / 2] = i; y[i] = i;",
+    "no barrier": "__shared__ int t[64]; t[i] = x[i]; y[i] = t[63 - i];",
+    "a lost update": "y[0] += x[i];",
+    "no warp barrier": "__shared__ int t[64]; t[i] = x[i]; __syncthreads(); t[i] += t[i ^ 1]; y[i] = t[i];",
+    "a barrier too late": "y[i] = x[i]; y[i] = y[63 - i] + 1; __syncthreads();",
+}
+ENDLESS = Planted(
+    "unsigned s = x[i];\n#pragma unroll 1\n"
+    "for (unsigned j = 0; j < 7; j++) s = s * 1664525u + 1013904223u; y[i] = s;",
+    *(r"(setp\.\w+\.[us]32[^;]*), 7;", r"\1, 2000000000;", "", ""),
+)
+
 
 @cache
 def source_of(code: str) -> Source:

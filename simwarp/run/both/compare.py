@@ -131,7 +131,7 @@ def _explained(
     """The comparison with the writer of the first element, its exactness and, if asked for, the part."""
     offset = (int(np.ravel_multi_index(first.first, output.shape)) if first.first else 0) * output.itemsize
     both.show(f"looking for the writer of {first.element}")
-    writer, register = _writer(work, position, offset, output.itemsize, make)
+    writer, register = writer_of(work, position, offset, output.itemsize, make)
     grade, reasons = _exactness(work, writer, make)
     compared = replace(
         compared,
@@ -183,7 +183,7 @@ def _difference(
     return ArrayDifference(name, int(wrong.sum()), here.size, index, x.item(), y.item(), (bits[0], bits[1]))
 
 
-def _writer(work: Work, position: int, offset: int, size: int, make: Make) -> tuple[Place | None, str]:
+def writer_of(work: Work, position: int, offset: int, size: int, make: Make) -> tuple[Place | None, str]:
     """Run the launch again, and return the last writer of some bytes, with its register."""
     observer = WriteObserver("", offset, size)
 

@@ -48,6 +48,8 @@ HEADER = COUNTS + WARP_SIZE
 """Words before the records; a record has two."""
 EXECUTED, PART = 32, 40
 """Bits of a record's first word: whether the guard held, and where the number of the part begins."""
+THREAD = 10
+"""The bits of a writer that are its thread in the block; those above are the block."""
 NOBODY = (1 << 64) - 1
 """The writer of an element that nothing wrote; and the block of a launch that traces no warp."""
 
@@ -240,9 +242,9 @@ def instrumented(source: Source, kernel: str) -> str:
         if function.name == kernel:
             insertions.append(_parameter(text, head, kernel))
             buffer = "ld.param.u64 ~0, [simwarp_dump];"
-            buffer += " st.global.u64 [simwarp_at], ~0;" if shared else ""
+            buffer += " st.relaxed.gpu.global.u64 [simwarp_at], ~0;" if shared else ""
         else:
-            buffer = "ld.global.u64 ~0, [simwarp_at];"
+            buffer = "ld.relaxed.gpu.global.u64 ~0, [simwarp_at];"
         insertions.append((head.end(), f"\n{_REGISTERS}\n{buffer}{_PROLOGUE}"))
     insertions += _records(points_of(source, kernel))
     if shared:
@@ -359,5 +361,5 @@ def _watch(point: Point, guarded: bool) -> str:
     width = form.dtype.itemsize * form.vector
     test = f"sub.u64 ~9, ~1, ~7; setp.lt.u64 ~q, ~9, {width};"
     test += " and.pred ~q, ~q, ~g;" if guarded else ""
-    thread = f"cvt.u64.u32 ~9, ~w0; or.b64 ~9, ~9, {point.number << 32};"
-    return f"{test} {thread}\n@~q st.global.v2.u64 [~0+{8 * WRITER}], {{~4, ~9}};\n"
+    thread = f"cvt.u64.u32 ~9, ~w0; shl.b64 ~10, ~4, {THREAD}; or.b64 ~9, ~9, ~10;"
+    return f"{test} {thread}\n@~q atom.global.exch.b64 ~9, [~0+{8 * WRITER}], ~9;\n"

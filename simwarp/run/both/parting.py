@@ -26,11 +26,11 @@ from simwarp.run.arguments import Argument
 from simwarp.run.both.devices import Dump, Second, Words, answer
 from simwarp.run.both.instrument import (
     BLOCK,
-    EXECUTED,
     FIRST,
     HEADER,
     MANY,
     NOBODY,
+    THREAD,
     WARP,
     WRITER,
     Point,
@@ -89,15 +89,23 @@ class _TooLongError(Exception):
 
 @dataclass
 class _Traced:
-    """The lanes of a warp, read up to their first differences, or to the end."""
+    """What was recorded of a warp: windows of both devices, with the undefined records; and its lanes."""
 
-    lanes: list[Lane]
+    points: list[Point]
+    differences: set[int]  # of addresses, see `Lane`
+    windows: list[tuple[Window, Window, Any]] = field(default_factory=list[tuple[Window, Window, Any]])
     ended: bool = False
+    _lanes: dict[int, tuple[Lane, int]] = field(default_factory=dict[int, tuple[Lane, int]])
 
-    @property
-    def parted(self) -> dict[int, Parted]:
-        """The first difference of each lane that has one."""
-        return {lane.lane: lane.parted for lane in self.lanes if lane.parted is not None}
+    def lane(self, number: int) -> Lane:
+        """A lane, read up to its first difference, or through all windows."""
+        lane, read = self._lanes.get(number, (Lane(number, self.points, self.differences), 0))
+        for one, other, undefined in self.windows[read:]:
+            if lane.parted is None:
+                whole = int(one.counts[number]), int(other.counts[number])
+                lane.read(one.lane(number), other.lane(number), undefined[number], whole)
+        self._lanes[number] = lane, len(self.windows)
+        return lane
 
 
 @dataclass
@@ -106,7 +114,7 @@ class _Search:
 
     found: Found
     launches: int = 0
-    writer: tuple[int, int, int] | None = None  # on the second device: block, thread, instruction
+    writer: Thread | None = None  # on the second device
     traced: dict[tuple[int, int], _Traced] = field(default_factory=dict[tuple[int, int], _Traced])
     differences: set[int] = field(default_factory=set[int])
 
@@ -129,10 +137,7 @@ class _Search:
         here = self._thread(self.found.writer)
         first = here or Thread(NOBODY, 0, 0)
         self.trace(first)
-        there = None
-        if self.writer is not None:
-            block, thread, _ = self.writer
-            there = Thread(block, thread // WARP_SIZE, thread % WARP_SIZE)
+        there = self.writer
         for thread in dict.fromkeys(one for one in (there, here) if one is not None):
             parted = self.of_thread(thread)
             if parted is not None:
@@ -157,7 +162,7 @@ class _Search:
 
     def of_thread(self, thread: Thread) -> Parted | None:
         """The first difference of a thread; None if there is none."""
-        return self.trace(thread).lanes[thread.lane].parted
+        return self.trace(thread).lane(thread.lane).parted
 
     def followed(self, thread: Thread, parted: Parted) -> Part:
         """Follow a difference to the lane or thread that it was read from, as far as that differs, too."""
@@ -199,12 +204,11 @@ class _Search:
 
     def _in_warp(self, thread: Thread, parted: Parted) -> tuple[Thread, Parted] | None:
         """An earlier difference in another lane, ahead of an instruction that exchanges values of lanes."""
-        traced = self.traced[thread.block, thread.warp]
-        number, earlier = parted.point.number, list[Parted]()
-        for lane, one in traced.parted.items():
-            times = traced.lanes[lane].positions.get(number, [])
+        traced, number, earlier = self.traced[thread.block, thread.warp], parted.point.number, list[Parted]()
+        for lane in map(traced.lane, range(WARP_SIZE)):
+            times, one = lane.positions.get(number, []), lane.parted
             at = times[parted.iteration] if len(times) > parted.iteration else None
-            if one.point.number != number and (at is None or one.position < at):
+            if one is not None and one.point.number != number and (at is None or one.position < at):
                 earlier.append(one)
         if not earlier:
             return None
@@ -213,7 +217,7 @@ class _Search:
 
     def _position(self, thread: Thread, store: Stored) -> int:
         """The position of a store among the records of its thread; beyond all that were read if unknown."""
-        lane = self.traced[thread.block, thread.warp].lanes[thread.lane]
+        lane = self.traced[thread.block, thread.warp].lane(thread.lane)
         for point in self.points:
             if (point.instruction.line, point.instruction.opcode) == (store.line, store.opcode):
                 times = lane.positions.get(point.number, [])
@@ -261,28 +265,14 @@ class _Search:
     def trace(self, thread: Thread) -> _Traced:
         """The records of a thread's warp, until the thread's first difference or the end."""
         key = thread.block, thread.warp
-        if key not in self.traced:
-            lanes = [Lane(lane, self.points, self.differences) for lane in range(WARP_SIZE)]
-            self.traced[key] = _Traced(lanes)
-        traced, first = self.traced[key], 0
-        if traced.ended:
-            return traced
-        while True:
-            many = _WINDOWS[min(first, 1)]
-            one, other, undefined = self._launch(key, first, many)
-            for lane in traced.lanes:
-                if lane.parted is None:
-                    lane.read(
-                        one.lane(lane.lane),
-                        other.lane(lane.lane),
-                        undefined[lane.lane],
-                        (int(one.counts[lane.lane]), int(other.counts[lane.lane])),
-                    )
-            first += many
-            longest = max(int(window.counts.max()) for window in (one, other))
-            if traced.lanes[thread.lane].parted is not None or first >= longest:
-                traced.ended = True
-                return traced
+        traced = self.traced.setdefault(key, _Traced(self.points, self.differences))
+        first = sum(window.records.shape[1] for window, _, _ in traced.windows)
+        while not traced.ended and traced.lane(thread.lane).parted is None:
+            window = self._launch(key, first, _WINDOWS[min(first, 1)])
+            traced.windows.append(window)
+            first += window[0].records.shape[1]
+            traced.ended = first >= max(int(one.counts.max()) for one in window[:2])
+        return traced
 
     def _launch(self, key: tuple[int, int], first: int, many: int) -> tuple[Window, Window, Any]:
         """Run the instrumented kernel on both devices."""
@@ -293,7 +283,7 @@ class _Search:
         self.found.show(f"launch {self.launches} of at most {LAUNCHES}: {where}")
         words = np.zeros(HEADER + WARP_SIZE * many * 2, np.uint64)
         words[[FIRST, MANY, BLOCK, WARP]] = first, many, key[0], key[1]
-        words[[WRITER, WRITER + 1]] = NOBODY
+        words[WRITER] = NOBODY
         dump = Dump(words, (self.found.position, self.found.offset))
         watcher = _Undefined()
         device = self.found.make(checks=_CHECKS, observers=[watcher], stdout=io.StringIO())
@@ -309,9 +299,10 @@ class _Search:
         return Window.of(here.words, first, many), Window.of(there.words, first, many), undefined
 
     def _note_writer(self, words: Words) -> None:
-        block, thread = int(words[WRITER]), int(words[WRITER + 1])
-        if block != NOBODY:
-            self.writer = block, thread & (1 << EXECUTED) - 1, thread >> EXECUTED
+        writer = int(words[WRITER])
+        if writer != NOBODY:
+            block, thread = writer >> THREAD, writer % (1 << THREAD)
+            self.writer = Thread(block, thread // WARP_SIZE, thread % WARP_SIZE)
 
 
 class _Undefined(Observer):

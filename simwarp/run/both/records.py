@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.fidelity import reads_the_chip
+from simwarp.program.liveness import registers_in
 from simwarp.ptx.syntax import Symbol
 from simwarp.run.both.devices import Words
 from simwarp.run.both.instrument import COUNTS, EXECUTED, HEADER, PART, Part, Point
@@ -25,6 +26,8 @@ from simwarp.run.both.instrument import COUNTS, EXECUTED, HEADER, PART, Part, Po
 _WORD = (1 << 64) - 1
 _KEEPS = {"displace", "move", "convert", "generic", "remote"}
 """Traits of rows whose result is an address if an operand is one."""
+_OF_DRIVER = ("%envreg", "%reserved_smem", "%total_smem", "%aggr_smem", "%current_graph")
+"""Special registers with addresses and sizes that the driver chooses."""
 _NEW = {"generic", "remote"}
 """Traits of rows that make an address in another state space."""
 
@@ -139,7 +142,7 @@ class Lane:
                 return "unknown"
             return "address" if self._differs_as_addresses(part, here, there) else "different"
         reads = point.reads | point.address_registers | {point.guard}
-        if self._is("unknown", point, reads) or reads_the_chip(point.instruction):
+        if self._is("unknown", point, reads) or _reads_the_machine(point):
             return "unknown"
         if self._differs_as_addresses(part, here, there):
             return "address"
@@ -176,6 +179,12 @@ class Lane:
         iteration = self.executed[point.number] - (1 if what == "path" else 0)
         what = "lost" if what == "path" and self._strays else what
         self.parted = Parted(self.lane, self.position, what, point, part, here, there, max(iteration, 0))
+
+
+def _reads_the_machine(point: Point) -> bool:
+    """Whether an instruction reads a clock, a place on the chip, or what the driver alone decides."""
+    names = registers_in(point.instruction.operands[1:])
+    return reads_the_chip(point.instruction) or any(name.startswith(_OF_DRIVER) for name in names)
 
 
 def differences_of(here: dict[int, int], there: dict[int, int]) -> set[int]:

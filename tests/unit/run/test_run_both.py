@@ -18,28 +18,22 @@ from simwarp.faults import Race
 from simwarp.run import Both, ChipTimeoutError, NotComparedError, Out, run
 from simwarp.run.both import compare
 from simwarp.run.both.devices import Apart, Here, answer, check_alike, with_equal_bytes
+from simwarp.run.kernel import run_on
 from simwarp.run.source import from_text
 from simwarp.run.work import Work
-from support.planted_differences import FLOATS, INTEGERS, PLANTED, Planted, check, held, source_of
-
-AGREE = {
-    "branches and floats": (
-        "float v = x[i]; for (int j = 0; j < i % 5; j++) v = v > 1 ? v * 0.5f : v + 0.7f; y[i] = v;"
-    ),
-    "shared memory": "__shared__ float t[64]; t[i] = x[i]; __syncthreads(); y[i] = t[63 - i];",
-    "a warp's sum": "float v = x[i]; for (int s = 16; s; s /= 2) v += __shfl_xor_sync(~0u, v, s); y[i] = v;",
-    "local memory": "float a[9]; for (int j = 0; j < 9; j++) a[(i * j) % 9] = x[j] + (j ? a[0] : 0);"
-    " a[i % 9] = 1; y[i] = a[(i + 3) % 9 ? i % 9 : 0];",
-    "addresses as numbers": "y[i] = (float)(((unsigned long long)(x + i) >> 2) & 1) * 0 + x[i];",
-    "atomics": "if (i < 4) y[i] = 0; __syncthreads(); atomicAdd((int*)y + i % 4, i); if (i > 3) y[i] = 1;",
-}
-RACES = {
-    "one element": "y[i / 2] = i; y[i] = i;",
-    "no barrier": "__shared__ int t[64]; t[i] = x[i]; y[i] = t[63 - i];",
-    "a lost update": "y[0] += x[i];",
-    "no warp barrier": "__shared__ int t[64]; t[i] = x[i]; __syncthreads(); t[i] += t[i ^ 1]; y[i] = t[i];",
-    "a barrier too late": "y[i] = x[i]; y[i] = y[63 - i] + 1; __syncthreads();",
-}
+from support.planted_differences import (
+    AGREE,
+    ENDLESS,
+    FLOATS,
+    INTEGERS,
+    PLANTED,
+    RACES,
+    Planted,
+    check,
+    held,
+    source_of,
+)
+from support.recorded_launches import NAMES, SCHEMES, assert_not_parted, recorded
 
 
 def launch(body, args=INTEGERS, **options):
@@ -132,20 +126,20 @@ def test_equal_devices_agree(name):
 @pytest.mark.parametrize("name", AGREE)
 def test_equal_devices_do_not_part(name):
     """The records of a warp are equal, though the addresses of the two devices differ."""
-    args = {**FLOATS, "y": np.ones(64, np.float32)}
+    args = {**FLOATS, "y": np.full(64, 7, np.float32)}
     source = source_of(Planted(AGREE[name], "", "", "", "", args=FLOATS).code)
-    work = with_equal_bytes(Work(source, source.kernel(), (1, 1, 1), (64, 1, 1), args))
-    found = compare.Found(
-        work, work, Here(Device(checks="off")), Device, 0, 0, _place(work), lambda text: None
-    )
-    part = compare.find_part(found)
-    assert part.what == "lost", str(part)
-    assert "computes the same on both devices" in part.note
+    assert_not_parted(Work(source, source.kernel(), (1, 1, 1), (64, 1, 1), args), Here(Device(checks="off")))
 
 
-def _place(work):
-    place, _ = compare._writer(work, 0, 0, 4, Device)
-    return place
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_launches_agree_and_do_not_part(name):
+    chip = Here(Device(checks="off"))
+    for work in recorded(name):
+        compared = compare.hold(work, run_on(Device(), work), Both(bisect=True), chip, Device)
+        assert compared.equal, f"{work.kernel.name}\n{compared}"
+        if name not in SCHEMES or work.kernel.name == "bmm32":
+            assert_not_parted(work, chip)
 
 
 def test_unwritten_elements_are_alike_and_said():
@@ -260,14 +254,9 @@ def test_a_device_in_a_process_of_its_own_answers_as_one_here(apart):
 @pytest.mark.parametrize("apart", [_endless_device], indirect=True)
 def test_a_kernel_that_hangs_on_the_chip_ends_with_its_time(apart):
     apart._seconds = 1.0
-    planted = Planted(
-        "unsigned s = x[i];\n#pragma unroll 1\n"
-        "for (unsigned j = 0; j < 7; j++) s = s * 1664525u + 1013904223u; y[i] = s;",
-        *(r"(setp\.\w+\.[us]32[^;]*), 7;", r"\1, 2000000000;", "", ""),
-    )
     start = time.monotonic()
     with pytest.raises(ChipTimeoutError, match=r"k did not end on .* within 1 seconds\n.*context with it\n"):
-        held(planted, apart)
+        held(ENDLESS, apart)
     assert time.monotonic() - start < 30
     assert apart._process.poll() is not None
 
