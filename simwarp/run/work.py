@@ -13,7 +13,7 @@ from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments
 from simwarp.run.source import Source
-from simwarp.run.variables import put, settings, unset
+from simwarp.run.variables import put, settings, unset, with_values
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,14 @@ class Work:
         self, device: Any, arguments: Sequence[Argument], begins: Callable[[], object] = lambda: None
     ) -> None:
         """Launch the kernel with arguments of a device, and wait for it; ``begins`` is called just before."""
-        module = device.load(self.source.loadable)
-        put(module, settings(self.source.module, self.variables, self.source.variable_type))
+        values = settings(self.source.module, self.variables, self.source.variable_type)
+        loadable = self.source.loadable
+        module = device.load(loadable)
+        if hasattr(module, "variable"):
+            put(module, values)
+        elif values:
+            text = with_values(loadable.text, self.source.module, values)
+            module = device.load(loadable._replace(text=text))
         kernel = module.kernel(self.kernel.name)
         options: dict[str, Any] = {
             "shared": self.shared,

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from simwarp.device.device import Device
-from simwarp.run import Both, ChipTimeoutError, NotComparedError, run
+from simwarp.run import Both, ChipTimeoutError, NotComparedError, Out, run
 from simwarp.run.both.compare import hold
 from simwarp.run.both.devices import Apart, first_gpu
 from simwarp.run.kernel import run_on
 from simwarp.run.work import Work
 from support.planted_differences import (
     AGREE,
+    COUNTS,
     ENDLESS,
     FLOATS,
     INTEGERS,
@@ -73,6 +74,14 @@ def test_a_kernel_with_a_race_is_refused_first(name):
     code = Planted(RACES[name], "", "", "", "", args=args).code
     with pytest.raises(NotComparedError, match="is not compared: the simulator has"):
         run(source_of(code), grid=1, block=THREADS, args=args, device="both")
+
+
+def test_variables_have_their_values_in_each_launch(chip):
+    source, c = source_of(COUNTS), np.array([5, 6], np.int32)
+    work = Work(source, source.kernel(), (1, 1, 1), (4, 1, 1), {"y": Out("int32", 4)}, variables={"c": c})
+    for _ in range(2):
+        compared = hold(work, run_on(Device(), work), Both(), chip, Device)
+        assert compared.equal, str(compared)
 
 
 def test_a_kernel_that_hangs_is_ended_and_the_gpu_answers_again():

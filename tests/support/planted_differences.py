@@ -137,6 +137,16 @@ RACES = {
     "no warp barrier": "__shared__ int t[64]; t[i] = x[i]; __syncthreads(); t[i] += t[i ^ 1]; y[i] = t[i];",
     "a barrier too late": "y[i] = x[i]; y[i] = y[63 - i] + 1; __syncthreads();",
 }
+COUNTS = """\
+__device__ int n = 3;
+__constant__ int c[2];
+__global__ void k(int* y) {
+    y[threadIdx.x] = n + c[1];
+    __syncthreads();
+    if (threadIdx.x == 0) n = 9;
+}
+"""
+"""A kernel that changes a variable of its module."""
 ENDLESS = Planted(
     "unsigned s = x[i];\n#pragma unroll 1\n"
     "for (unsigned j = 0; j < 7; j++) s = s * 1664525u + 1013904223u; y[i] = s;",

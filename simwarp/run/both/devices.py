@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -40,6 +41,8 @@ UNWRITTEN = 0xA5
 """The bytes of memory that nothing wrote, on both devices."""
 _START = 300.0
 """Seconds that the GPU's process may take to start, and the driver to compile a kernel."""
+_LAUNCHES = count()
+"""Numbers of launches, so that each has PTX of its own: a GPU keeps the variables of a loaded module."""
 _PROGRAM = """
 import sys
 from multiprocessing.connection import Connection
@@ -95,6 +98,7 @@ def answer(
     begins: Callable[[list[Argument]], object] = lambda arguments: None,
 ) -> Answer:
     """Launch a kernel on a device of this process; ``begins`` receives its arguments just before."""
+    work = _afresh(work)
     arguments = work.prepare(device)
     if dump is not None:
         words = dump.words.copy()
@@ -110,6 +114,14 @@ def answer(
     last = arguments[-1].position
     del addresses[last]
     return Answer(arrays, addresses, arrays.pop(last))
+
+
+def _afresh(work: Work) -> Work:
+    """The launch with PTX that no device has loaded, whose variables thus have their initial values."""
+    if not any(variable.space == "global" for variable in work.source.module.variables):
+        return work
+    ptx = f"{work.source.ptx}\n// launch {next(_LAUNCHES)}\n"
+    return replace(work, source=replace(work.source, ptx=ptx))
 
 
 def with_equal_bytes(work: Work) -> Work:

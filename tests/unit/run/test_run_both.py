@@ -23,6 +23,7 @@ from simwarp.run.source import from_text
 from simwarp.run.work import Work
 from support.planted_differences import (
     AGREE,
+    COUNTS,
     ENDLESS,
     FLOATS,
     INTEGERS,
@@ -160,6 +161,23 @@ def test_an_element_that_only_the_other_device_writes_has_no_writer_here():
     assert compared.writer is None
     assert compared.differences[0].unwritten
     assert ", which nothing wrote there, 0 (0x00000000) on the other device" in str(compared)
+
+
+def test_variables_have_their_initial_values_in_each_launch():
+    """A GPU keeps the variables of a module that it has loaded: each launch loads another text."""
+    loaded = []
+
+    class Keeps(Device):
+        def load(self, ptx):
+            loaded.append(ptx.text)
+            return super().load(ptx)
+
+    device, args, c = Keeps(), {"y": Out("int32", 4)}, np.array([5, 6], np.int32)
+    for _ in range(2):
+        result = run(COUNTS, grid=1, block=4, args=args, set={"c": c}, device=Both(device))
+        assert result.both.equal
+        assert result.outputs["y"].tolist() == [9] * 4
+    assert len(set(loaded)) == 2
 
 
 # What is not compared
