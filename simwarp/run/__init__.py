@@ -1,7 +1,7 @@
 """Run a kernel of your own: read CUDA C++ or PTX, launch it under all checks, and get its outputs."""
 
 from simwarp.run.binding import Given
-from simwarp.run.both.results import ArrayDifference, Compared, Part
+from simwarp.run.both.results import ArrayDifference, Compared, Parting
 from simwarp.run.both.settings import Both, ChipTimeoutError, NotComparedError
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
 from simwarp.run.not_seen import NotSeen
@@ -21,7 +21,7 @@ __all__ = [
     "NotSeen",
     "Out",
     "Outputs",
-    "Part",
+    "Parting",
     "Result",
     "Source",
     "Surface",

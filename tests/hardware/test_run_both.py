@@ -104,4 +104,4 @@ def test_the_command_holds_a_file_against_the_gpu(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     both = json.loads(done.stdout)["both"]
-    assert (both["compared"], both["equal"], both["part"]) == (True, True, None)
+    assert (both["compared"], both["equal"], both["parting"]) == (True, True, None)

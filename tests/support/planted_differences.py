@@ -179,7 +179,7 @@ def held(planted: Planted, chip: Second, **options: Any) -> Compared:
 
 def check(planted: Planted, compared: Compared) -> None:
     """Assert that a comparison names element and instruction, within the launches that it may take."""
-    text, part = str(compared), compared.part
+    text, part = str(compared), compared.parting
     assert compared.differences[0].element == planted.element, text
     assert part is not None
     assert part.what == planted.what, text

@@ -16,7 +16,7 @@ from simwarp.run import Result
 from simwarp.run.binding import bind
 from simwarp.run.both.compare import writer_of
 from simwarp.run.both.devices import Second, with_equal_bytes
-from simwarp.run.both.parting import Found, find_part
+from simwarp.run.both.parting import Found, find_parting
 from simwarp.run.kernel import run_on
 from simwarp.run.source import from_ptx
 from simwarp.run.work import Work
@@ -85,7 +85,7 @@ def assert_not_parted(work: Work, chip: Second) -> None:
     result, plain = run_on(Device(), work), with_equal_bytes(work)
     position, offset = _changed(plain, result)
     writer = writer_of(plain, position, offset, 1, Device)[0]
-    part = find_part(Found(plain, plain, chip, Device, position, offset, writer, str))
+    part = find_parting(Found(plain, plain, chip, Device, position, offset, writer, str))
     assert part.what == "lost", f"{work.kernel.name}\n{part}"
     assert "computes the same on both devices" in part.note, f"{work.kernel.name}\n{part}"
 

@@ -18,7 +18,7 @@ from simwarp.ptx.mangled_names import readable
 from simwarp.run.arguments import Argument
 from simwarp.run.both.devices import Answer, Second, answer, check_target, with_equal_bytes
 from simwarp.run.both.exactness import Exactness, judged
-from simwarp.run.both.parting import Found, find_part
+from simwarp.run.both.parting import Found, find_parting
 from simwarp.run.both.results import ArrayDifference, Compared
 from simwarp.run.both.settings import Both, NotComparedError
 from simwarp.run.outcome import Unwritten
@@ -145,7 +145,7 @@ def _explained(
         return compared
     lead = _first_byte(first)
     found = Found(work, other, chip, make, position, offset + lead, writer, both.show)
-    return replace(compared, part=find_part(found))
+    return replace(compared, parting=find_parting(found))
 
 
 def _first_byte(first: ArrayDifference) -> int:

@@ -206,17 +206,13 @@ class Here:
 
 def first_gpu() -> Any:
     """The first GPU; raises NoGpuError without one, and SchemeError if GPUs of several kinds are visible."""
-    from gpu.cuda import CudaDevice, default_device
+    from gpu.cuda import default_device
     from gpu.cuda.contexts import driver
 
     device: Any = default_device()
-    kinds = [_kind(CudaDevice(i)) for i in range(driver().Device.count())]
-    check_alike(kinds)
+    visible = map(driver().Device, range(driver().Device.count()))
+    check_alike([(str(one.name()), one.compute_capability()) for one in visible])
     return device
-
-
-def _kind(device: Any) -> tuple[str, tuple[int, int]]:
-    return device.name, device.compute_capability
 
 
 def check_alike(kinds: list[tuple[str, tuple[int, int]]]) -> None:

@@ -229,8 +229,11 @@ add.u64 ~8, ~8, 1;
 """
 
 
-def instrumented(source: Source, kernel: str) -> str:
-    """The PTX of a source with a kernel that takes the buffer as its last argument, and fills it."""
+def instrumented(source: Source, kernel: str, threads: int = 0) -> str:
+    """The PTX of a source with a kernel that takes the buffer as its last argument, and fills it.
+
+    It has the registers that a block of so many ``threads`` can have, as those that it adds may be too many.
+    """
     functions = _functions(source, kernel)
     text, insertions = without_comments(source.ptx), list[tuple[int, str]]()
     shared = len(functions) > 1  # then device functions find the buffer in a variable
@@ -241,6 +244,8 @@ def instrumented(source: Source, kernel: str) -> str:
         assert head is not None  # the parser has read it there
         if function.name == kernel:
             insertions.append(_parameter(text, head, kernel))
+            if threads and not re.search(r"\.(maxntid|reqntid)\b", head[0]):
+                insertions.append((head.end() - 1, f".maxntid {threads}\n"))
             buffer = "ld.param.u64 ~0, [simwarp_dump];"
             buffer += " st.relaxed.gpu.global.u64 [simwarp_at], ~0;" if shared else ""
         else:

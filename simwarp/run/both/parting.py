@@ -8,6 +8,7 @@ on there. Each step is a launch on either device.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,7 +40,7 @@ from simwarp.run.both.instrument import (
 )
 from simwarp.run.both.last_store import Stored, last_store
 from simwarp.run.both.records import Lane, Parted, Window, differences_of
-from simwarp.run.both.results import Part
+from simwarp.run.both.results import Parting
 from simwarp.run.work import Work
 
 LAUNCHES = 15
@@ -73,14 +74,14 @@ class Thread:
     lane: int
 
 
-def find_part(found: Found) -> Part:
+def find_parting(found: Found) -> Parting:
     """Where the two devices part."""
     search = _Search(found)
     try:
-        return replace(search.part(), launches=search.launches)
+        return replace(search.parting(), launches=search.launches)
     except _TooLongError:
         note = f"{LAUNCHES} launches, the most, found none: the first records of each thread agree"
-        return Part("lost", Place(), note=note, launches=search.launches)
+        return Parting("lost", Place(), note=note, launches=search.launches)
 
 
 class _TooLongError(Exception):
@@ -122,17 +123,13 @@ class _Search:
         work, other = self.found.work, self.found.other
         self.points = points_of(work.source, work.kernel.name)
         self.other_points = points_of(other.source, other.kernel.name)
-        self.here, self.there = (
-            replace(one, source=replace(one.source, ptx=instrumented(one.source, one.kernel.name)))
-            for one in (work, other)
-        )
+        self.here, self.there = (_recording(one) for one in (work, other))
         self.geometry = Geometry(work.kernel.name, work.grid, work.block, work.source.files)
-        threads = work.block[0] * work.block[1] * work.block[2]
-        self.warps = -(-threads // WARP_SIZE)
+        self.warps = -(-math.prod(work.block) // WARP_SIZE)
 
     # ---- the search ------------------------------------------------------------------------------------
 
-    def part(self) -> Part:
+    def parting(self) -> Parting:
         """Trace the writers of the byte on both devices, the second device's first."""
         here = self._thread(self.found.writer)
         first = here or Thread(NOBODY, 0, 0)
@@ -144,7 +141,7 @@ class _Search:
                 return self.followed(thread, parted)
         return self.nothing(here, there)
 
-    def nothing(self, here: Thread | None, there: Thread | None) -> Part:
+    def nothing(self, here: Thread | None, there: Thread | None) -> Parting:
         """The result without a difference in the threads that wrote the byte."""
         if here is None and there is None:
             note = "no thread wrote the element by a store of its own: copies and surfaces are not followed"
@@ -158,13 +155,13 @@ class _Search:
                 "its thread computes the same on both devices when registers are stored: ptxas then fuses or "
                 "orders operations differently, or the difference comes and goes"
             )
-        return Part("lost", Place(), note=note)
+        return Parting("lost", Place(), note=note)
 
     def of_thread(self, thread: Thread) -> Parted | None:
         """The first difference of a thread; None if there is none."""
         return self.trace(thread).lane(thread.lane).parted
 
-    def followed(self, thread: Thread, parted: Parted) -> Part:
+    def followed(self, thread: Thread, parted: Parted) -> Parting:
         """Follow a difference to the lane or thread that it was read from, as far as that differs, too."""
         steps: list[Note] = []
         seen = {thread}
@@ -226,12 +223,12 @@ class _Search:
 
     # ---- the result ------------------------------------------------------------------------------------
 
-    def _part(self, thread: Thread, parted: Parted, steps: tuple[Note, ...], note: str) -> Part:
+    def _part(self, thread: Thread, parted: Parted, steps: tuple[Note, ...], note: str) -> Parting:
         point, part = parted.point, parted.part
         if parted.what == "lost":
             note = "the thread's way depends on a clock, or on a value that is not defined"
         here, there = (" ".join(p[point.number].instruction.text.split()) for p in self._both())
-        return Part(
+        return Parting(
             parted.what,
             self._place(thread, point),
             "" if part is None else part.name if part.type else "",
@@ -286,7 +283,8 @@ class _Search:
         words[WRITER] = NOBODY
         dump = Dump(words, (self.found.position, self.found.offset))
         watcher = _Undefined()
-        device = self.found.make(checks=_CHECKS, observers=[watcher], stdout=io.StringIO())
+        given: Any = {"checks": _CHECKS, "observers": [watcher], "stdout": io.StringIO()}
+        device = self.found.make(**given, instruction_budget=None)  # the kernel itself ends
         try:
             here = answer(device, self.here, dump, watcher.begins)
         except KernelFault as fault:
@@ -303,6 +301,12 @@ class _Search:
         if writer != NOBODY:
             block, thread = writer >> THREAD, writer % (1 << THREAD)
             self.writer = Thread(block, thread // WARP_SIZE, thread % WARP_SIZE)
+
+
+def _recording(work: Work) -> Work:
+    """The launch of the kernel that records what a warp computes."""
+    ptx = instrumented(work.source, work.kernel.name, math.prod(work.block))
+    return replace(work, source=replace(work.source, ptx=ptx))
 
 
 class _Undefined(Observer):

@@ -17,7 +17,7 @@ _LISTED = 4
 
 @shortened
 @dataclass(frozen=True)
-class Part:
+class Parting:
     """Where two devices part: the first instruction of a thread with another result.
 
     Attributes
@@ -46,7 +46,7 @@ class Part:
     Examples
     --------
     >>> place = Place("k", line=5, text="add.s32 %r3, %r1, %r2;")
-    >>> print(Part("register", place, "%r3", "b32", 7, 8, launches=2))
+    >>> print(Parting("register", place, "%r3", "b32", 7, 8, launches=2))
     the devices part at line 5 `add.s32 %r3, %r1, %r2;`: kernel k
     %r3 is 0x00000007 on the simulator, 0x00000008 on the other device
     """
@@ -200,7 +200,7 @@ class Compared:
         What the kernel did not write on the simulator: bytes 0xA5 on both devices.
     ignored : tuple of str
         The simulator's findings, if the kernel was compared all the same.
-    part : Part, optional
+    parting : Parting, optional
         Where the devices part, if that was looked for.
     replay : str
         The command that compares again; "" for a call from Python.
@@ -225,7 +225,7 @@ class Compared:
     reasons: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
-    part: Part | None = None
+    parting: Parting | None = None
     replay: str = ""
 
     @property
@@ -246,8 +246,8 @@ class Compared:
             if one is self.differences[0]:
                 yield from self._of_first()
         yield from (f"{one} (0xA5 bytes on both devices)" for one in self.unwritten)
-        if self.part is not None:
-            yield str(self.part)
+        if self.parting is not None:
+            yield str(self.parting)
         if self.differences and self.replay:
             yield f"replay: {self.replay}"
 
@@ -269,7 +269,7 @@ class Compared:
             return None
         first = self.differences[0]
         what, _, _ = str(first).partition("\n")
-        place = self.writer if self.part is None or self.part.what == "lost" else self.part.place
+        place = self.writer if self.parting is None or self.parting.what == "lost" else self.parting.place
         return Finding(
             f"{self.other} and the simulator differ: {what}",
             "DevicesDiffer",

@@ -86,10 +86,10 @@ def test_the_bisection_names_the_instruction(chip, capsys):
     both = json.loads(capsys.readouterr().out)["both"]
     assert both["compared"] is True
     assert both["equal"] is False
-    assert both["part"]["what"] == "register"
-    assert both["part"]["place"]["text"].startswith("mul.rn.f32")
-    assert both["part"]["executed"] == ""  # both were given the same PTX
-    assert both["part"]["place"]["source_line"] == 3
+    assert both["parting"]["what"] == "register"
+    assert both["parting"]["place"]["text"].startswith("mul.rn.f32")
+    assert both["parting"]["executed"] == ""  # both were given the same PTX
+    assert both["parting"]["place"]["source_line"] == 3
     assert both["replay"].endswith("--device both --bisect")
 
 

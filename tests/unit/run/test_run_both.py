@@ -60,7 +60,7 @@ def test_the_report_names_counts_values_the_writer_and_the_instruction():
     assert compared.writer is not None
     assert (compared.writer.warp, compared.writer.lane, compared.writer.source_file) == (0, 1, "k.cu")
     assert compared.exactness == "exact"
-    part = compared.part
+    part = compared.parting
     assert (part.simulator, part.other, part.type) == (37 >> 3, 37 >> 4, "b32")
     assert ", 4;" in part.executed
     lines = str(compared).splitlines()
@@ -68,7 +68,7 @@ def test_the_report_names_counts_values_the_writer_and_the_instruction():
     assert lines[1] == "4 (0x00000004) on the simulator, 2 (0x00000002) on the other device"
     data = compared.to_json()
     assert data["equal"] is False
-    assert data["part"]["place"]["lane"] == 1
+    assert data["parting"]["place"]["lane"] == 1
     assert data["differences"][0]["bits"] == ("0x00000004", "0x00000002")
     finding = compared.finding
     assert (finding.check, finding.element, finding.place) == ("devices", "y[1]", part.place)
@@ -120,7 +120,7 @@ def test_the_result_is_called_exact_bounded_or_free(body, args, exactness, reaso
 def test_equal_devices_agree(name):
     result = launch(AGREE[name], FLOATS, device=Both(Device(), bisect=True))
     assert result.both.equal, str(result.both)
-    assert result.both.part is None
+    assert result.both.parting is None
     assert str(result.both) == "y, x: equal bits on both devices"
 
 
