@@ -46,8 +46,8 @@ from simwarp.ptx.mangled_names import readable
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
-    from simwarp.run.kernel import Work
     from simwarp.run.self_check import Planted, SelfCheck
+    from simwarp.run.work import Work
 
 _STYLES = {
     "named": "green",

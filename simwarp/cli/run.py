@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,8 @@ from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.findings import GitHub, Sarif, check_outputs, export
-from simwarp.cli.output import Json, OneDevice, as_options, cuda_device, print_json, wide_console
+from simwarp.cli.output import Json, OneDevice, Where, as_options, cuda_device, print_json, wide_console
+from simwarp.cli.run_both import Anyway, Bisect, Bits, Seconds, opened, settings
 from simwarp.cli.run_compiler import (
     CompilerOptions,
     Debug,
@@ -59,11 +61,13 @@ from simwarp.faults import KernelFault
 if TYPE_CHECKING:
     from simwarp.device.device import Device
     from simwarp.device.schedules import Differences
-    from simwarp.run.kernel import Work
     from simwarp.run.source import Source
+    from simwarp.run.work import Work
 
 KERNEL = "FILE"
 """The name of the hidden subcommand that runs the user's own kernel; `RunGroup` inserts it."""
+_WORDS: ContextVar[Sequence[str]] = ContextVar("words", default=())
+"""The words of the command, as typed."""
 
 
 class RunGroup(TyperGroup):
@@ -71,6 +75,7 @@ class RunGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `KERNEL` before arguments that do not start with a subcommand."""
+        _WORDS.set(tuple(args))
         if not args or args[0] not in self.commands:
             args = [KERNEL, *args]
         return super().parse_args(ctx, args)
@@ -106,7 +111,9 @@ def run_command(
     schedules: Annotated[
         int | None, typer.Option(min=2, help="Compare the results of this many schedules.")
     ] = None,
-    device: Annotated[OneDevice, typer.Option(help="The simulator, or a GPU.")] = OneDevice.sim,
+    device: Annotated[
+        Where, typer.Option(help="The simulator, a GPU, or both held against each other.")
+    ] = Where.sim,
     cc: Capability = "",
     budget: Budget = BUDGET,
     define: Defines = None,
@@ -132,6 +139,10 @@ def run_command(
         ),
     ] = None,
     atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.")] = None,
+    bits: Bits = None,
+    bisect: Bisect = False,
+    compare_anyway: Anyway = False,
+    chip_seconds: Seconds = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write arrays to.")] = Path(),
     sarif: Sarif = None,
     github: GitHub = False,
@@ -141,13 +152,15 @@ def run_command(
     from simwarp.chips.chips import multiprocessors_of
     from simwarp.cli.run_expect import ComparedOutcome, read_expected
     from simwarp.cli.run_progress import block_bar
-    from simwarp.cli.run_tolerance import FloatOperations
     from simwarp.device.device import Device
+    from simwarp.run.both.devices import check_target
     from simwarp.run.kernel import run_on
+    from simwarp.run.tolerance import FloatOperations
 
     launch = LaunchOptions(file, kernel, grid, block, arg or [], set_ or [], shared, cooperative, cluster)
     words = launch.words
-    if device is OneDevice.cuda and any([observe, checks, cc, schedules]):
+    both = settings(device, bits, bisect, compare_anyway, chip_seconds, rtol, atol)
+    if device is Where.cuda and any([observe, checks, cc, schedules]):
         raise SchemeError(
             "--device cuda with --observe, --checks, --schedules or --cc\n"
             "these options are for the simulator\ngive --device sim, or leave them out"
@@ -157,41 +170,48 @@ def run_command(
             f"--top {top} without counts of lines\n{', '.join(BY_LINE)} count by line\n"
             "give for example --observe sectors"
         )
-    hardware = cuda_device() if device is OneDevice.cuda else None
-    capability = hardware.compute_capability if hardware else read_capability(cc)
-    compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
-    source = launch.load(compiler, capability or (9, 0))
-    if ptx is not None:
-        write_ptx(ptx, source.ptx, "--ptx")
-    work = launch.work(source)
-    simulated = capability or max(source.target, (9, 0))
-    simulator = partial(
-        Device,
-        cc=simulated,
-        multiprocessors=multiprocessors_of(simulated),
-        checks=read_checks(checks or (["races=report"] if schedules else ["raise"])),
-        instruction_budget=budget,
-    )
-    printed = io.StringIO()
-    compared = read_expected(expect or [], words, rtol, atol)
-    _make_folder(output)
-    check_outputs(sarif, github, as_json)
     console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
-    counted = FloatOperations() if compared and hardware is None else None
-    with block_bar(file.name, console) as bar:
-        observers = [*bar, *([counted] if counted else [])]
-        target = hardware or simulator(observe=_observed(observe), stdout=printed, observers=observers)
-        outcome = ComparedOutcome(
-            work, target, printed, partial=incomplete, expected=compared, counted=counted
+    hardware = cuda_device() if device is Where.cuda else None
+    with opened(both, console) as chip:
+        of_chip = hardware or chip
+        capability = read_capability(cc) or (of_chip.compute_capability if of_chip else None)
+        compiler = CompilerOptions(define or [], include or [], debug, std, fmad, option or [])
+        source = launch.load(compiler, capability or (9, 0))
+        if chip is not None:
+            check_target(source.module, chip)
+        if ptx is not None:
+            write_ptx(ptx, source.ptx, "--ptx")
+        work = launch.work(source)
+        simulated = capability or max(source.target, (9, 0))
+        simulator = partial(
+            Device,
+            cc=simulated,
+            multiprocessors=multiprocessors_of(simulated),
+            checks=read_checks(checks or _default_checks(schedules, compare_anyway)),
+            instruction_budget=budget,
         )
-        try:
-            outcome.result = run_on(target, work)
-            outcome.differences = compare(simulator, work, schedules) if schedules else None
-        except KernelFault as fault:
-            outcome.fault = fault
-        except MemoryError:
-            outcome.write(output, words)  # what the first launch computed, if a later one has no memory left
-            raise
+        printed = io.StringIO()
+        compared = read_expected(expect or [], words, rtol, atol)
+        _make_folder(output)
+        check_outputs(sarif, github, as_json)
+        tolerant = bool(compared) or (both is not None and both.counts_operations)
+        counted = FloatOperations() if tolerant and hardware is None else None
+        with block_bar(file.name, console) as bar:
+            observers = [*bar, *([counted] if counted else [])]
+            target = hardware or simulator(observe=_observed(observe), stdout=printed, observers=observers)
+            outcome = ComparedOutcome(
+                work, target, printed, partial=incomplete, expected=compared, counted=counted
+            )
+            try:
+                outcome.result = run_on(target, work)
+                outcome.differences = compare(simulator, work, schedules) if schedules else None
+            except KernelFault as fault:
+                outcome.fault = fault
+            except MemoryError:
+                outcome.write(output, words)  # of the first launch, if a later one has no memory left
+                raise
+        if both is not None and chip is not None:
+            outcome.hold(both, chip, simulator, console, _WORDS.get())
     outcome.write(output, words)
     if not as_json:
         _show_lines(target, source, printed, top)
@@ -212,6 +232,11 @@ def compare(simulator: partial[Device], work: Work, count: int) -> Differences:
         return {a.name: a.value for a in work.launch(device) if a.is_array}
 
     return compare_schedules(run, schedules, simulator.keywords["checks"], device)
+
+
+def _default_checks(schedules: int | None, anyway: bool) -> list[str]:
+    """What checks do without ``--checks``: races between schedules are compared, not raised."""
+    return ["report"] if anyway else ["races=report"] if schedules else ["raise"]
 
 
 def _observed(text: str) -> str | list[str]:

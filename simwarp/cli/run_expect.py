@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import isfinite
@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from reference.errors import SchemeError, ShapeError
 from simwarp.cli.files import read_array
+from simwarp.cli.run_both import compared, to_json, undefined
 from simwarp.cli.run_outcome import Outcome
-from simwarp.cli.run_tolerance import FloatOperations, Tolerance
 from simwarp.cli.run_words import Word
+from simwarp.faults import KernelFault
 from simwarp.findings import Finding
+from simwarp.run.tolerance import FloatOperations, Tolerance, errors
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     from rich.console import Console
+
+    from simwarp.device.device import Device
+    from simwarp.run.both.devices import Second
+    from simwarp.run.both.results import Compared
+    from simwarp.run.both.settings import Both, NotComparedError
 
 
 @dataclass(frozen=True)
@@ -111,35 +118,19 @@ def compare(
 
     want = expected.array
     are_whole = {got.dtype.kind, want.dtype.kind} <= set("iub")
-    tolerance = None if are_whole else Tolerance.of(got, expected, operations)
-    wrong, errors = _errors(got, want, tolerance)
+    tolerance = None if are_whole else Tolerance.of(got, want, operations, expected.rtol, expected.atol)
+    wrong, off = errors(got, want, tolerance)
     count = int(np.count_nonzero(wrong))
     found = Comparison(expected.name, str(expected.file), count, got.size, tolerance=tolerance)
     if not got.size:
         return found
-    at, worst = int(wrong.argmax()), int(errors.argmax())
-    error = errors.flat[worst]
+    at, worst = int(wrong.argmax()), int(off.argmax())
+    error = off.flat[worst]
     found = replace(found, error=error if isinstance(error, int) else float(error))
     if not count:
         return found
     values = {"got": got.flat[at].item(), "expected": want.flat[at].item()}
     return replace(found, first=_index(at, got), worst=_index(worst, got), **values)
-
-
-def _errors(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None) -> tuple[Any, Any]:
-    """A mask of wrong elements, and the absolute error of each: exact integers, or infinite beside a NaN."""
-    import numpy as np
-
-    if tolerance is None:
-        wrong = got != want
-        return wrong, np.abs(got.astype(object) - want.astype(object)) if wrong.any() else np.zeros(got.shape)
-    wide = np.result_type(got, want, np.float64)
-    one, other = got.astype(wide), want.astype(wide)
-    same = (one == other) | (np.isnan(one) & np.isnan(other))
-    with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(one - other)
-        near = np.isfinite(other) & (errors <= tolerance.atol + tolerance.rtol * np.abs(other))
-    return ~(same | near), np.where(same, 0.0, np.where(np.isnan(errors), np.inf, errors))
 
 
 def read_expected(
@@ -180,6 +171,8 @@ class ComparedOutcome(Outcome):
 
     expected: Sequence[Expected] = field(default_factory=list[Expected])
     counted: FloatOperations | None = None  # None on hardware
+    both: Compared | None = None  # with a GPU, if that was asked for
+    refused: NotComparedError | None = None  # why there is no such comparison
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
@@ -188,16 +181,53 @@ class ComparedOutcome(Outcome):
         arrays = self.arrays
         return [compare(arrays[one.name], one, operations) for one in self.expected if arrays]
 
+    def hold(
+        self,
+        both: Both,
+        chip: Second,
+        simulator: Callable[..., Device],
+        console: Console,
+        words: Sequence[str],
+    ) -> None:
+        """Hold the result against that of a GPU, unless the simulator has findings."""
+        from simwarp.run.both.settings import NotComparedError
+
+        errors = [fault for fault in self.faults if fault.severity == "error"]
+        if self.result is None or (errors and not both.anyway):
+            self.refused = undefined(self.work, errors)
+            return
+        try:
+            self.both = compared(self.work, self.result, both, chip, simulator, self.counted, console, words)
+        except NotComparedError as error:
+            self.refused = error
+        except KernelFault as fault:
+            self.fault = fault
+
+    @property
+    def clean(self) -> bool:
+        """True if there are only notes, and the comparison that was asked for was made."""
+        return super().clean and self.refused is None
+
     @property
     def findings(self) -> list[Finding]:
-        """The findings of the run, and the outputs that differ from the expected ones."""
-        return [*super().findings, *(one.finding for one in self.comparisons if one.count)]
+        """The findings of the run, and the outputs that differ from the expected ones or from a GPU's."""
+        different = None if self.both is None else self.both.finding
+        expected = [one.finding for one in self.comparisons if one.count]
+        return [*super().findings, *expected, *([different] if different is not None else [])]
 
     def show(self, console: Console) -> None:
         """Print the comparisons on the console, then all else."""
         for found in self.comparisons:
             console.print(str(found))
         super().show(console)
+        if self.refused is not None:
+            console.print(str(self.refused))
+        if self.both is not None:
+            console.print(f"held against {self.both.other}:\n{self.both}")
+
+    def _data(self) -> dict[str, Any]:
+        """The JSON object of the run, with the comparison of the two devices."""
+        return {**super()._data(), "both": to_json(self.both, self.refused)}
 
     def _described(self, name: str) -> dict[str, Any]:
         """The JSON object of an output array, with its comparison."""

@@ -13,8 +13,8 @@ from simwarp.cli.run_compiler import CompilerOptions
 from simwarp.cli.run_words import Word, name_all, read_argument, read_extent, read_settings
 
 if TYPE_CHECKING:
-    from simwarp.run.kernel import Work
     from simwarp.run.source import Source
+    from simwarp.run.work import Work
 
 SourceFile = Annotated[Path, typer.Argument(help="CUDA C++ (.cu), of which kernels count, or PTX (.ptx).")]
 Grid = Annotated[str, typer.Option(help="Blocks: up to three numbers, 4,1,1.")]
@@ -75,7 +75,7 @@ class LaunchOptions:
     def work(self, source: Source) -> Work:
         """The launch that the options describe, for a kernel of ``source``."""
         from simwarp.run.binding import Given
-        from simwarp.run.kernel import Work
+        from simwarp.run.work import Work
 
         args = [Given(word.value, word.key, name) for name, word in self.words.items()]
         blocks, threads = read_extent("--grid", self.grid), read_extent("--block", self.block)

@@ -20,9 +20,10 @@ from simwarp.faults import KernelFault
 from simwarp.findings import Finding, verdict
 from simwarp.findings.finding import errors, of_compiler
 from simwarp.ptx.mangled_names import readable
-from simwarp.run.kernel import Result, Work
+from simwarp.run.kernel import Result
 from simwarp.run.not_seen import NotSeen
 from simwarp.run.outcome import Unwritten, styled
+from simwarp.run.work import Work
 
 
 @dataclass
@@ -152,8 +153,12 @@ class Outcome:
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""
+        print_json(self._data())
+
+    def _data(self) -> dict[str, Any]:
+        """The JSON object of the run."""
         result, report = self.result, self._report
-        data: dict[str, Any] = {
+        return {
             "kernel": readable(self.work.kernel.name),
             "grid": self.work.grid,
             "block": self.work.block,
@@ -173,7 +178,6 @@ class Outcome:
             "report": report,
             "stdout": self.printed.getvalue(),
         }
-        print_json(data)
 
     def _described(self, name: str) -> dict[str, Any]:
         array = self.arrays[name]

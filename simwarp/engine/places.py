@@ -16,7 +16,7 @@ from simwarp.ptx.mangled_names import readable
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk
     from simwarp.program.program import Step
-    from simwarp.ptx.syntax import SourceLine
+    from simwarp.ptx.syntax import Instruction, SourceLine
 
 Dim = tuple[int, int, int]
 _LINE = re.compile(r'\s*#\s*(?:line\s+)?(\d+)(?:\s+"([^"]*)")?')
@@ -32,8 +32,12 @@ class Geometry(NamedTuple):
 
     def place(self, thread: int, step: Step, callers: tuple[Caller, ...] = ()) -> Place:
         """The location of a thread at a step; ``callers`` are the calls that led to the step's function."""
+        return self.place_at(thread, step.instruction, callers)
+
+    def place_at(self, thread: int, instruction: Instruction, callers: tuple[Caller, ...] = ()) -> Place:
+        """The location of a thread at an instruction; threads are counted in whole warps, block by block."""
         number, within = divmod(thread, -(-math.prod(self.block) // WARP_SIZE) * WARP_SIZE)
-        instruction, source = step.instruction, _given(step.instruction.source, self.sources)
+        source = _given(instruction.source, self.sources)
         return Place(
             kernel=readable(self.kernel),
             block=special_registers.index_3d(number, self.grid),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from simwarp.engine.events import Chunk, Launch, Mask
     from simwarp.faults import KernelFault
     from simwarp.program.program import Step
+    from simwarp.ptx.syntax import Instruction
 
 _KINDS = ("exact", "bounded", "open", "contractable")
 _MEANING = {
@@ -84,7 +85,8 @@ class Fidelity(CountingObserver):
         """Find the steps that ptxas may fuse, and those that read clocks or the warp's location."""
         self._launched += 1
         self._contractable, self._cc = contractable(launch.program), launch.cc
-        self._open = frozenset(step.number for step in launch.program.steps if _reads_the_chip(step))
+        steps = launch.program.steps
+        self._open = frozenset(step.number for step in steps if reads_the_chip(step.instruction))
         kinds = (kind for kind in KINDS if kind not in STRICT)
         self._unchecked |= {kind for kind in kinds if launch.checks.action(kind) == "off"}
 
@@ -178,9 +180,9 @@ def contractable(program: Program) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _reads_the_chip(step: Step) -> bool:
-    """True if a step reads a clock, or the warp's location on the chip."""
-    return any(name.startswith(_OF_CHIP) for name in registers_in(step.instruction.operands[1:]))
+def reads_the_chip(instruction: Instruction) -> bool:
+    """True if an instruction reads a clock, or its warp's location on the chip."""
+    return any(name.startswith(_OF_CHIP) for name in registers_in(instruction.operands[1:]))
 
 
 def _may_be_fused(step: Step, trait: str) -> bool:

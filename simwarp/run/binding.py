@@ -38,7 +38,7 @@ def bind(kernel: Function, names: Sequence[str], args: Arguments) -> list[Given]
     """Sort the arguments into the order of the parameters; raise LaunchError unless each has one."""
     bound: dict[int, Given] = {}
     waiting: list[Given] = []
-    for given in _given(args):
+    for given in givens(args):
         if given.key is None:
             waiting.append(given)
             continue
@@ -60,7 +60,7 @@ def bind(kernel: Function, names: Sequence[str], args: Arguments) -> list[Given]
     return [bound[position] for position in range(count)]
 
 
-def _given(args: Arguments) -> list[Given]:
+def givens(args: Arguments) -> list[Given]:
     """Convert a sequence or mapping of arguments to a list of `Given`."""
     if isinstance(args, Mapping):
         return [Given(value, key, key if isinstance(key, str) else "") for key, value in args.items()]

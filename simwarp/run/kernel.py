@@ -7,16 +7,16 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, TextIO, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, TextIO, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda.driver import is_raised_here
 from gpu.device import check_device
-from reference.devices.launch import Dim, Extent, three
+from reference.devices.launch import Extent, three
 from reference.errors import HostMemoryError, SchemeError, SimwarpError
 from reference.values import not_an_array, shortened
 from simwarp.chips.chips import multiprocessors_of
@@ -26,14 +26,18 @@ from simwarp.faults import KernelFault, LaunchError
 from simwarp.observe import Observer
 from simwarp.observe.report import Report
 from simwarp.ptx.mangled_names import readable
-from simwarp.ptx.syntax import Function
-from simwarp.run.arguments import Argument, convert
+from simwarp.run.arguments import Argument
 from simwarp.run.binding import Arguments
+from simwarp.run.both.compare import hold
+from simwarp.run.both.devices import check_target, second_device, with_equal_bytes
+from simwarp.run.both.results import Compared
+from simwarp.run.both.settings import Both, NotComparedError
 from simwarp.run.frameworks import adapt
 from simwarp.run.not_seen import NotSeen, find_not_seen
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, from_text, load
-from simwarp.run.variables import put, settings, unset
+from simwarp.run.tolerance import FloatOperations
+from simwarp.run.work import Work
 
 _BLOCK = 1 << 20
 """Bytes that are compared at once."""
@@ -100,6 +104,12 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
     def __len__(self) -> int:
         return len(self._positions)
 
+    @property
+    def by_position(self) -> dict[int, tuple[str, npt.NDArray[Any]]]:
+        """Each array with its name, by the position of its argument."""
+        names = {position: name for name, position in self._positions.items()}
+        return {at: (names.get(at, f"argument {at}"), array) for at, array in self._arrays.items()}
+
 
 @not_an_array("pass outputs[name] of it")
 @shortened
@@ -131,6 +141,8 @@ class Result:
         The number of thread-instructions; 0 on hardware.
     not_seen : tuple of NotSeen
         The limits of the checks of a launch without findings, if cheap to find; the most important first.
+    both : Compared, optional
+        The comparison with the second device, of a launch with ``device="both"``.
     """
 
     kernel: str
@@ -144,60 +156,7 @@ class Result:
     stdout: str = ""
     executed: int = 0
     not_seen: tuple[NotSeen, ...] = ()
-
-
-@dataclass(frozen=True)
-class Work:
-    """A kernel and everything that its launch needs, except the device."""
-
-    source: Source
-    kernel: Function
-    grid: Dim
-    block: Dim
-    args: Arguments = ()  # a sequence, or a mapping by name or position
-    shared: int = 0  # bytes of dynamic shared memory
-    cooperative: bool = False
-    cluster: Dim | None = None
-    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Values of ``__constant__`` and ``__device__`` variables."""
-
-    def launch(self, device: Any) -> list[Argument]:
-        """Copy the arguments to a device, launch the kernel, and wait for it."""
-        arguments = self.prepare(device)
-        self.start(device, arguments)
-        return arguments
-
-    def prepare(self, device: Any) -> list[Argument]:
-        """Copy the launch's arguments to a device."""
-        names, types = self.source.parameters(self.kernel), self.source.types(self.kernel)
-        return convert(device, self.kernel, self.args, names, types)
-
-    def start(self, device: Any, arguments: Sequence[Argument]) -> None:
-        """Launch the kernel with arguments of a device, and wait for it."""
-        module = device.load(self.source.loadable)
-        put(module, settings(self.source.module, self.variables, self.source.variable_type))
-        kernel = module.kernel(self.kernel.name)
-        options: dict[str, Any] = {
-            "shared": self.shared,
-            "cooperative": self.cooperative,
-            "cluster": self.cluster,
-        }
-        with _hardware_faults(device):
-            kernel(self.grid, self.block, *(a.value for a in arguments), **options)
-            device.synchronize()
-
-    def of(self, source: Source) -> Work:
-        """The same launch, of the kernel with this name in another source."""
-        return replace(self, source=source, kernel=source.entries[self.kernel.name])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Possible mistakes: ``__constant__`` variables that the kernel reads and that have no value."""
-        given = settings(self.source.module, self.variables, self.source.variable_type)
-        return tuple(
-            f"{name} is zero: the kernel reads this __constant__ variable, which was not set"
-            for name in unset(self.source.module, self.kernel, given)
-        )
+    both: Compared | None = None
 
 
 def run(
@@ -243,7 +202,8 @@ def run(
     set : mapping of str to array or number
         Values of ``__constant__`` and ``__device__`` variables by name; arrays must have the variable's size.
     device : optional
-        A `simwarp.Device` or `gpu.CudaDevice`; by default a new `simwarp.Device` for the PTX's target.
+        A `simwarp.Device` or `gpu.CudaDevice`; by default a new `simwarp.Device` for the PTX's target. "both"
+        or a `Both` holds a new `simwarp.Device` and a GPU against each other, see `Result.both`.
     defines, include, options
         Passed to `load`.
     **of_device
@@ -257,6 +217,8 @@ def run(
     ------
     KernelFault
         If a check fails, with the place. The output of ``printf`` up to then is written to `sys.stdout`.
+    NotComparedError
+        With "both", if the simulator finds undefined behaviour, or if the GPU does not answer.
     SimwarpError
         If an argument is invalid.
 
@@ -281,6 +243,9 @@ def run(
     >>> result.outputs["y"].tolist(), result.changed, result.faults
     ([1.0, 3.0, 5.0, 7.0, 9.0], ('y',), [])
     """
+    launch = _Request(kernel, grid, block, args, shared, cooperative, cluster, set, defines, include, options)
+    if isinstance(device, Both) or device == "both":
+        return _run_on_both(device if isinstance(device, Both) else Both(), source, launch, of_device)
     if device is not None:
         check_device(device)
     if device is not None and of_device:
@@ -288,39 +253,90 @@ def run(
             f"run: device is given together with {', '.join(of_device)}, which are for a new device\n"
             "pass these to the device, or omit device"
         )
-    cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
-    adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, kernel, args, cc)
-    if adapted is not None:
-        source, kernel, args, needed = adapted
-        shared = shared or needed
-    elif isinstance(source, str) and "__global__" in source:
-        source = from_text(source, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
-    elif not isinstance(source, Source):
+    work = launch.of(source, of_device.get("cc", (9, 0)) if device is None else device.compute_capability)
+    return run_on(_simulator(work, of_device) if device is None else device, work)
+
+
+class _Request(NamedTuple):
+    """The arguments of `run` that describe the launch."""
+
+    kernel: str | None
+    grid: Extent
+    block: Extent
+    args: Arguments
+    shared: int
+    cooperative: bool
+    cluster: Extent | None
+    set: Mapping[str, Any]
+    defines: Mapping[str, str | int] | None
+    include: Sequence[str | PathLike[str]]
+    options: Sequence[str]
+
+    def of(self, source: Any, cc: tuple[int, int]) -> Work:
+        """The launch of a kernel of ``source``, compiled for a compute capability."""
+        kernel, args, shared = self.kernel, self.args, self.shared
+        adapted = None if isinstance(source, Source | str | PathLike) else adapt(source, kernel, args, cc)
+        if adapted is not None:
+            source, kernel, args, needed = adapted
+            shared = shared or needed
+        source = self._compiled(source, kernel, cc)
+        return Work(
+            source,
+            source.kernel(kernel),
+            three("run: grid", self.grid, LaunchError),
+            three("run: block", self.block, LaunchError),
+            args,
+            shared,
+            self.cooperative,
+            None if self.cluster is None else three("run: cluster", self.cluster, LaunchError),
+            self.set,
+        )
+
+    def _compiled(self, source: Any, kernel: str | None, cc: tuple[int, int]) -> Source:
+        """The source as it is loaded: a compiled one, a file's, or a text's."""
+        given: dict[str, Any] = {"defines": self.defines, "include": self.include, "options": self.options}
+        if isinstance(source, Source):
+            if any(given.values()):
+                raise SchemeError(
+                    "run: this source is already compiled\npass defines, include and options to load"
+                )
+            return source
+        if isinstance(source, str) and "__global__" in source:
+            return from_text(source, cc=cc, kernel=kernel, **given)
         if not isinstance(source, str | PathLike):
             raise SchemeError(
                 f"run: {type(source).__name__} is not a source\n"
                 "give a .cu or .ptx file, CUDA C++, or a kernel of numba, Triton or CuPy"
             )
-        path = cast("str | PathLike[str]", source)
-        source = load(path, cc=cc, defines=defines, include=include, options=options, kernel=kernel)
-    elif defines or include or options:
-        raise SchemeError("run: this source is already compiled\npass defines, include and options to load")
-    if device is None:
-        chosen = of_device.setdefault("cc", max(source.target, (9, 0)))
-        of_device.setdefault("multiprocessors", multiprocessors_of(chosen))
-        device = Device(**of_device)
-    work = Work(
-        source,
-        source.kernel(kernel),
-        three("run: grid", grid, LaunchError),
-        three("run: block", block, LaunchError),
-        args,
-        shared,
-        cooperative,
-        None if cluster is None else three("run: cluster", cluster, LaunchError),
-        set,
-    )
-    return run_on(device, work)
+        return load(cast("str | PathLike[str]", source), cc=cc, kernel=kernel, **given)
+
+
+def _simulator(work: Work, of_device: DeviceOptions) -> Device:
+    """A new simulated device for a launch; ``of_device`` receives what was chosen for it."""
+    chosen = of_device.setdefault("cc", max(work.source.target, (9, 0)))
+    of_device.setdefault("multiprocessors", multiprocessors_of(chosen))
+    return Device(**of_device)
+
+
+def _run_on_both(both: Both, source: Any, launch: _Request, of_device: DeviceOptions) -> Result:
+    """Run the launch on the simulator and on a second device, and compare the outputs."""
+    counted = FloatOperations() if both.counts_operations else None
+    if both.anyway:
+        of_device.setdefault("checks", "report")
+    if counted is not None:
+        of_device["observers"] = [*of_device.get("observers", ()), counted]
+    with second_device(both) as chip:
+        work = launch.of(source, of_device.setdefault("cc", chip.compute_capability))
+        check_target(work.source.module, chip)
+        with_equal_bytes(work)  # an argument that only one device can take is an error before it runs
+        device = _simulator(work, of_device)
+        try:
+            result = run_on(device, work)
+        except KernelFault as fault:
+            raise NotComparedError.of([fault], readable(work.kernel.name)) from fault
+        watching = ("observers", "observe", "workers")
+        make = partial(Device, **{name: x for name, x in of_device.items() if name not in watching})
+        return replace(result, both=hold(work, result, both, chip, make, counted=counted))
 
 
 def run_on(device: Any, work: Work) -> Result:
@@ -403,18 +419,3 @@ def _captured(device: Any) -> Generator[io.StringIO]:
             device.stdout = before
         if after is not None:
             after.write(printed.getvalue())
-
-
-@contextmanager
-def _hardware_faults(device: Any) -> Generator[None]:
-    """Convert the exception of a failed launch on a GPU to a `KernelFault`."""
-    try:
-        yield
-    except Exception as error:
-        if not is_raised_here(error):
-            raise
-        raise KernelFault(
-            f"the kernel failed on {device.name}",
-            str(error),
-            "run it on simwarp.Device(), which finds the line",
-        ) from error

@@ -32,7 +32,7 @@ from simwarp.run.parameters import without_literals
 from simwarp.run.values import Out
 
 if TYPE_CHECKING:
-    from simwarp.run.kernel import Work
+    from simwarp.run.work import Work
 
 _SHORT = 1_000_000
 """The most thread-instructions of a launch that is run again without optimisation."""

@@ -15,7 +15,7 @@ from simwarp.observe import AccessEvent, Observer
 from simwarp.program.program import Step
 from simwarp.ptx.syntax import Function, Instruction
 from simwarp.run.arguments import Argument
-from simwarp.run.kernel import Work
+from simwarp.run.work import Work
 
 _OPENING, _CLOSING = "[{(", "]})"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -148,12 +148,26 @@ class Code:
 
 def executed(work: Work, recorder: Recorder) -> Iterator[Statement]:
     """The statements that a launch executed, in the order of the text."""
-    text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), work.source.ptx)
-    starts = [0]
+    functions = (work.kernel, *work.source.module.functions.values())
+    for function, instruction, match in located(work.source.ptx, functions):
+        key = _key(instruction)
+        if key in recorder.seen:
+            seen, guard = recorder.seen[key], match["guard"] or ""
+            place = match.start(), match.end()
+            yield Statement(instruction, function, seen, *place, guard, _operands(match["operands"]))
+
+
+def without_comments(ptx: str) -> str:
+    """PTX with spaces in place of its comments."""
+    return _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), ptx)
+
+
+def located(ptx: str, functions: Sequence[Function]) -> Iterator[tuple[Function, Instruction, re.Match[str]]]:
+    """Each instruction of functions with its place in the text, from the guard to the semicolon."""
+    text, starts = without_comments(ptx), [0]
     for line in text.split("\n"):
         starts.append(starts[-1] + len(line) + 1)
-    module = work.source.module
-    for function in (work.kernel, *module.functions.values()):
+    for function in functions:
         before: dict[Key, int] = defaultdict(int)
         for instruction in function.instructions:
             key = _key(instruction)
@@ -161,17 +175,8 @@ def executed(work: Work, recorder: Recorder) -> Iterator[Statement]:
                 _written(text, instruction.opcode, *starts[instruction.line - 1 : instruction.line + 1])
             )
             at, before[key] = before[key], before[key] + 1
-            if key in recorder.seen and at < len(found):
-                match = found[at]
-                yield Statement(
-                    instruction,
-                    function,
-                    recorder.seen[key],
-                    match.start(),
-                    match.end(),
-                    match["guard"] or "",
-                    _operands(match["operands"]),
-                )
+            if at < len(found):
+                yield function, instruction, found[at]
 
 
 def _written(text: str, opcode: str, start: int, end: int) -> Iterator[re.Match[str]]:

@@ -12,9 +12,9 @@ from reference.errors import SimwarpError
 from simwarp.checks import KINDS, Checks
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault
-from simwarp.run.kernel import Work
 from simwarp.run.planters import PLANTERS, UNPLANTED
 from simwarp.run.planting import Code, Plant, Recorder, executed
+from simwarp.run.work import Work
 
 State = Literal["named", "found", "missed", "harmless", "impossible", "off"]
 MakeDevice = Callable[..., Device]

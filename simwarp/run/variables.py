@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from simwarp.faults import LaunchError
 from simwarp.program.call_graph import CallGraph
 from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import choose, listed, readable
+from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Function, Group, Module, Operand, Symbol, Variable
 from simwarp.run.pointees import pointee, sixteen_bits
 from simwarp.run.values import on_host
@@ -73,13 +75,43 @@ def _bytes(variable: Variable, value: Any, kind: str) -> npt.NDArray[np.uint8]:
 
 
 def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
-    """Copy bytes to the variables of a loaded module."""
-    if values and not hasattr(module, "variable"):
-        raise SchemeError(
-            "variables are set on the simulator only\nleave out the device, or pass them as arguments"
-        )
+    """Copy bytes to the variables of a module that a simulated device has loaded."""
     for name, data in values.items():
         module.variable(name).upload(data)
+
+
+def with_values(ptx: str, module: Module, values: Mapping[str, npt.NDArray[np.uint8]]) -> str:
+    """PTX whose variables begin with these bytes, for a device that sets none.
+
+    >>> from simwarp.ptx.parse import parse
+    >>> text = ".version 9.0 .target sm_90 .const .align 4 .f32 c[2]; .visible .global .u16 n = 5;"
+    >>> given = {"c": np.frombuffer(np.float32([1, 2]).tobytes(), np.uint8), "n": np.uint8([7, 1])}
+    >>> with_values(text, parse(text), given)[27:]
+    '.const .align 4 .f32 c[2] = {0f3f800000, 0f40000000}; .visible .global .u16 n = 263;'
+    """
+    known = {v.name: v for v in module.variables}
+    for name, data in values.items():
+        declared = re.compile(
+            rf"(\.(?:const|global)\b[^;={{}}]*?(?<![\w$.%]){re.escape(name)}(?![\w$])(?:\s*\[\s*\d+\s*\])*)[^;]*;"
+        )
+        numbers = _literals(known[name], data)
+        ptx, count = declared.subn(lambda found, to=numbers: f"{found[1]} = {to};", ptx, count=1)
+        if not count:
+            raise SchemeError(
+                f"variable {readable(name)} cannot be set on this device\n"
+                "its declaration in the PTX is not that of one variable with its size\n"
+                "leave out the device, or pass it as an argument"
+            )
+    return ptx
+
+
+def _literals(variable: Variable, data: npt.NDArray[np.uint8]) -> str:
+    """The initial value of a variable in PTX."""
+    unit = DTYPES[variable.type].itemsize
+    words = [int.from_bytes(data[i : i + unit].tobytes(), "little") for i in range(0, data.size, unit)]
+    form = {"f32": "0f{:08x}", "f64": "0d{:016x}"}.get(variable.type, "{}")
+    texts = [form.format(word) for word in words]
+    return f"{{{', '.join(texts)}}}" if variable.count != 1 else texts[0]
 
 
 def unset(module: Module, kernel: Function, values: Mapping[str, Any]) -> list[str]:

@@ -140,6 +140,7 @@ def test_a_run_is_described_as_json(capsys):
         "faults": [],
         "findings": [],
         "schedules": None,
+        "both": None,
         "stdout": "100 elements\n",
     }
 

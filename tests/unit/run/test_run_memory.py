@@ -82,7 +82,7 @@ def test_memory_that_ends_in_a_launch_is_typed(rows, monkeypatch, capsys):
         raise MemoryError
 
     for place, text in (
-        ("simwarp.run.kernel.convert", "rows: the memory of this machine ended"),
+        ("simwarp.run.work.convert", "rows: the memory of this machine ended"),
         ("simwarp.engine.launch.Launch.run", r"machine has left \(arrays have 32 bytes, "),
     ):
         with monkeypatch.context() as patch:

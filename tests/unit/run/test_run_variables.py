@@ -1,6 +1,7 @@
 """Module variables: set from the host, or zero with a note; and compiler warnings."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from simwarp.cli import main
 from simwarp.cli.run_words import read_settings
 from simwarp.faults import LaunchError
 from simwarp.run import Out, load, run
+from simwarp.run.variables import settings, with_values
 
 SCALE = """\
 __constant__ float c[4];
@@ -85,8 +87,7 @@ def test_a_device_without_module_variables_is_accepted(source):
             return Module(super().load(ptx))
 
     assert scale(source, device=Hardware()).outputs["y"].tolist() == [10] * 4
-    with pytest.raises(SchemeError, match="on the simulator only"):
-        scale(source, device=Hardware(), set={"d": 1})
+    assert scale(source, device=Hardware(), set={"d": 1}).outputs["y"].tolist() == [4] * 4
 
 
 @pytest.mark.usefixtures("source")
@@ -123,3 +124,16 @@ def test_compiler_warnings_are_returned(tmp_path, monkeypatch, capsys):
     assert "k.cu(3): warning #549-D" in capsys.readouterr().err
     assert main([*command, "--json", "--partial"]) == 0
     assert "k.cu(3): warning #549-D" in json.loads(capsys.readouterr().out)["warnings"]
+
+
+def test_a_device_that_sets_no_variables_gets_ptx_with_their_values(source):
+    given = {"c": C, "d": 5, "a::n": 2, "b::n": 0.5}
+    values = settings(source.module, given, source.variable_type)
+    ptx = with_values(source.ptx, source.module, values)
+    assert ptx.count("\n") == source.ptx.count("\n")
+    expected = scale(source, set=given).outputs["y"]
+    got = scale(replace(source, ptx=ptx)).outputs["y"]
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(got, C + 5 + 2 + 3 + 0.5)
+    with pytest.raises(SchemeError, match=r"variable c cannot be set on this device\n.*\nleave out"):
+        with_values(source.ptx.replace("c[16]", "C[16]"), source.module, {"c": values["c"]})

@@ -14,11 +14,11 @@ from simwarp.device.device import Device
 from simwarp.lab import recording as lab
 from simwarp.run import Out, load
 from simwarp.run.arguments import Argument
-from simwarp.run.kernel import Work
 from simwarp.run.planters import PLANTERS, UNPLANTED, Planter
 from simwarp.run.planting import Plant
 from simwarp.run.self_check import self_check
 from simwarp.run.source import from_ptx, from_text
+from simwarp.run.work import Work
 
 ADD = """
 __global__ void add(const float* a, const float* b, float* c, int n) {

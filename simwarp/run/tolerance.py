@@ -16,13 +16,14 @@ from functools import cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from simwarp.engine.events import Observer
 from simwarp.ptx.kinds import MATRIX, WARPGROUP_PRODUCT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from simwarp.cli.run_expect import Expected
     from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
 
@@ -43,8 +44,6 @@ class FloatOperations(Observer):
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Count the floating-point operations that the lanes of ``mask`` executed in a step."""
-        import numpy as np
-
         kind, number = _of_step(step)
         if kind in _UNITS:
             self.numbers[kind] += int(number * np.count_nonzero(mask))
@@ -81,21 +80,29 @@ class Tolerance:
     reason: str = ""
 
     @classmethod
-    def of(cls, got: npt.NDArray[Any], expected: Expected, operations: Mapping[str, int] | None) -> Self:
-        """The tolerance of an output, from the run's ``operations`` by type (None: not counted)."""
-        import numpy as np
+    def of(
+        cls,
+        got: npt.NDArray[Any],
+        expected: npt.NDArray[Any],
+        operations: Mapping[str, int] | None,
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> Self:
+        """The tolerance of an output, from the run's ``operations`` by type (None: not counted).
 
-        largest = float(np.abs(expected.array[np.isfinite(expected.array)]).max(initial=0))
+        A given ``rtol`` or ``atol`` counts instead of what follows from the operations.
+        """
+        largest = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
         each = {
             kind: number if operations is None else max(number / got.size, 1)
             for kind, number in (_ASSUMED if operations is None else operations).items()
         }
         linear = min(sum(number * _UNITS[kind] for kind, number in each.items()), _MOST_RTOL)
         squares = {kind: number * _UNITS[kind] ** 2 for kind, number in each.items()}
-        sizes = [float(np.finfo(a.dtype).eps) for a in (got, expected.array) if a.dtype.kind in "fc"]
-        rtol = max(_RTOL, linear, *sizes) if expected.rtol is None else expected.rtol
-        if expected.atol is not None:
-            return cls(expected.atol, rtol)
+        sizes = [float(np.finfo(a.dtype).eps) for a in (got, expected) if a.dtype.kind in "fc"]
+        rtol = max(_RTOL, linear, *sizes) if rtol is None else rtol
+        if atol is not None:
+            return cls(atol, rtol)
         if not squares or not largest:
             return cls(0.0 if largest else _ATOL, rtol)
         main = max(squares, key=lambda kind: squares[kind])
@@ -108,3 +115,17 @@ class Tolerance:
         absolute = f"{self.atol:.3g}{reason}" if self.atol else ""
         relative = f"{self.rtol:.3g} of each element" if self.rtol else ""
         return " plus ".join(filter(None, (absolute, relative))) or "nothing"
+
+
+def errors(got: npt.NDArray[Any], want: npt.NDArray[Any], tolerance: Tolerance | None) -> tuple[Any, Any]:
+    """A mask of wrong elements, and the absolute error of each: exact integers, or infinite beside a NaN."""
+    if tolerance is None:
+        wrong = got != want
+        return wrong, np.abs(got.astype(object) - want.astype(object)) if wrong.any() else np.zeros(got.shape)
+    wide = np.result_type(got, want, np.float64)
+    one, other = got.astype(wide), want.astype(wide)
+    same = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.abs(one - other)
+        near = np.isfinite(other) & (off <= tolerance.atol + tolerance.rtol * np.abs(other))
+    return ~(same | near), np.where(same, 0.0, np.where(np.isnan(off), np.inf, off))

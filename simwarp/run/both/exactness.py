@@ -1,0 +1,79 @@
+"""How exact the result of a launch is: by the instructions that its threads executed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simwarp.engine.events import Observer
+from simwarp.observe.fidelity import contractable, reads_the_chip
+from simwarp.observe.line_counts import line_of
+from simwarp.observe.trace.model import block_number
+from simwarp.places import Place
+from simwarp.ptx.kinds import PURE
+
+if TYPE_CHECKING:
+    from simwarp.engine.events import Chunk, Launch, Mask
+    from simwarp.program.program import Step
+
+Reasons = dict[str, list[str]]
+
+
+class Exactness(Observer):
+    """Collects the instructions of a launch whose results are bounded or free, and those of one thread.
+
+    ``everywhere`` and ``in_thread`` have the reasons, by "bounded" and "free".
+    """
+
+    def __init__(self, thread: Place | None) -> None:
+        self.thread = thread
+        self.everywhere: Reasons = {"bounded": [], "free": []}
+        self.in_thread: Reasons = {"bounded": [], "free": []}
+        self._known: dict[int, tuple[str, str] | None] = {}
+        self._block = -1
+
+    def on_launch(self, launch: Launch) -> None:
+        """Judge the steps of the program."""
+        fused = contractable(launch.program)
+        self._known = {step.number: _judged(step, step.number in fused) for step in launch.program.steps}
+        if self.thread is not None and self.thread.block is not None:
+            self._block = block_number(self.thread.block, launch.grid)
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Collect a step that is not exact."""
+        found = self._known[step.number]
+        if found is None or not mask.any():
+            return
+        grade, reason = found
+        if reason not in self.everywhere[grade]:
+            self.everywhere[grade].append(reason)
+        if self.thread is not None and reason not in self.in_thread[grade]:
+            mine = (chunk.block == self._block) & (chunk.warp_in_block == self.thread.warp)
+            if mask[np.flatnonzero(mine), self.thread.lane].any():
+                self.in_thread[grade].append(reason)
+
+
+def _judged(step: Step, fused: bool) -> tuple[str, str] | None:
+    """The grade of a step, and why; None if it is exact."""
+    row, where = step.row, f"{step.instruction.opcode} at {line_of(step.instruction)}"
+    if fused:
+        return "free", f"{where}: ptxas may fuse a product with its sum"
+    if step.kind.updates:
+        return "free", f"{where}: the order of atomic operations"
+    if reads_the_chip(step.instruction):
+        return "free", f"{where}: a clock, or a place on the chip"
+    if row.fidelity == "bounded":
+        return "bounded", f"{where}: off by at most {row.bound}"
+    if row.fidelity == "open" and step.kind is not PURE:  # the open cases of pure ones are findings
+        return "free", f"{where}: PTX leaves the result open"
+    return None
+
+
+def judged(found: Exactness) -> tuple[str, tuple[str, ...]]:
+    """The grade of a thread's result, and its reasons; those of other threads if it has none of its own."""
+    for reasons, of in ((found.in_thread, ""), (found.everywhere, "in other threads, ")):
+        for grade in ("free", "bounded"):
+            if reasons[grade]:
+                return grade, tuple(f"{of}{reason}" for reason in reasons[grade])
+    return "exact", ()
