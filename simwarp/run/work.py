@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpu.cuda.driver import is_raised_here
 from reference.devices.launch import Dim
 from simwarp.faults import KernelFault
 from simwarp.ptx.syntax import Function
