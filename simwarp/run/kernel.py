@@ -289,7 +289,7 @@ class _Request(NamedTuple):
             shared,
             self.cooperative,
             None if self.cluster is None else three("run: cluster", self.cluster, LaunchError),
-            self.set,
+            dict(self.set),  # one that goes to another process
         )
 
     def _compiled(self, source: Any, kernel: str | None, cc: tuple[int, int]) -> Source:

@@ -296,6 +296,20 @@ def started(chip):
     return chip
 
 
+def _simulated():
+    return Device(checks="off")
+
+
+@pytest.mark.slow
+def test_run_holds_a_launch_against_a_device_in_a_process_of_its_own(monkeypatch):
+    monkeypatch.setattr("simwarp.run.both.devices.first_gpu", _simulated)
+    kernel = "__global__ void k(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }"
+    args = {"x": np.arange(4, dtype=np.float32), "y": Out("float32", 4)}
+    both = run(kernel, grid=1, block=4, args=args, device="both").both
+    assert both.equal
+    assert both.other == "simwarp simulator (sm_90)"
+
+
 @pytest.mark.slow
 def test_the_process_ends_with_its_parent():
     with closing(started(Apart(_endless_device, 60.0))) as chip:
