@@ -148,7 +148,7 @@ class Direct:
     shared: int
 
     def clocks(self, shape: ConvShape, multiprocessors: int) -> tuple[float, int]:
-        """An estimate for a block, and what is less if that is equal."""
+        """The estimated clocks of a multiprocessor, and the pixels of all patches, which decide a tie."""
         count = self.patch.of_block(shape.filters, self.tile.columns, multiprocessors)
         copied = self.patch.pixels * min(pixel_of(shape), _UNIT) / _UNIT
         clocks = max(-(-line_of(shape) // 32) * _PRODUCT[self.tile.columns], _COPY * copied)

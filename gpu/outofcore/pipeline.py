@@ -215,7 +215,7 @@ class Pipeline:
         )
 
     def _view(self, piece: Piece) -> Array:
-        """A piece as a view of its array; one of a device tensor has addresses, but must not be read."""
+        """A piece as a view of its array; the view of a device tensor has only addresses to give."""
         return view_of(self._arrays[piece.tensor], piece, self._problem.layout)
 
     def _column(self, start: int, elements: int) -> Tile:

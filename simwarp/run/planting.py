@@ -29,9 +29,9 @@ Key = tuple[int, str]
 class Seen:
     """How a launch executed one instruction: lanes, threads and memory accesses."""
 
-    lanes: int = 0  # the most of a warp that executed it in one step
-    threads: int = 0  # the most that executed it in one step
-    lane: int = 0  # one that executed it
+    lanes: int = 0  # the most lanes of a warp that executed it in one step
+    threads: int = 0  # the most threads that executed it in one step
+    lane: int = 0  # a lane that executed it
     space: str = ""  # state space of its access, "" for none
     width: int = 0  # bytes of each lane's access
     addresses: set[int] = field(default_factory=set[int])  # some of global memory, those of copies included

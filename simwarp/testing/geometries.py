@@ -107,11 +107,11 @@ def _by_number(draw: st.DrawFn, known: Geometry | None) -> Geometry:
     because a number that is in both ranges stays as it is.
     """
 
-    def number(low: int, high: int, of_known: Callable[[Geometry], int]) -> int:
-        return draw(st.integers(low, high) if known is None else st.integers(value := of_known(known), value))
+    def number(low: int, high: int, value_in: Callable[[Geometry], int]) -> int:
+        return draw(st.integers(low, high) if known is None else st.integers(value := value_in(known), value))
 
-    def pair(low: int, high: int, of_known: Callable[[Geometry], Pair]) -> Pair:
-        return number(low, high, lambda g: of_known(g)[0]), number(low, high, lambda g: of_known(g)[1])
+    def pair(low: int, high: int, value_in: Callable[[Geometry], Pair]) -> Pair:
+        return number(low, high, lambda g: value_in(g)[0]), number(low, high, lambda g: value_in(g)[1])
 
     batch = number(1, 9, lambda g: g.images[0])
     more = profiles.more_pixels()

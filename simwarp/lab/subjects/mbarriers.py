@@ -116,7 +116,7 @@ def _difference(program: Program, chip: Array, simulator: Array) -> str:
 
 
 def ask(asking: Asking) -> Answers:
-    """Compare the first programs of the seed, in parallel processes."""
+    """Compare the first programs drawn from the seed, in parallel processes."""
     count = asking.number(COUNT, 12)
     batches = [range(first, min(first + TOGETHER, count)) for first in range(0, count, TOGETHER)]
     rows, differences = dict[int, tuple[bytes, bytes]](), list[str]()
