@@ -202,9 +202,14 @@ ONCE = object()
 """Stands for a call that was made once, and is not recorded."""
 
 
-def play(calls: dict[Any, Any], call: Call) -> Any:
-    """Repeat the recorded call of the same key with the arrays of this one; None without a recording."""
-    known: Any = calls.get(call.key)
+def play(call: Call | None, calls: dict[Any, Any] | None = None) -> Any:
+    """Repeat the recorded call of the same key with the arrays of this one; None without a recording.
+
+    ``calls`` has the recorded calls; by default they are among the device's plans.
+    """
+    if call is None:
+        return None
+    known: Any = (call.device.plans if calls is None else calls).get(call.key)
     if known.__class__ is not Recorded:
         return None
     device = call.device

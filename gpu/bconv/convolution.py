@@ -119,7 +119,7 @@ def bconv2d(
             return y
     options, rule = (stride, padding, dilation, groups), (thresholds, flip)
     call, calls = _call(x, w, options, (scheme, pool, dtype), rule, device, stream)
-    known = None if call is None else play(calls, call)
+    known = play(call, calls)
     if known is not None:
         return known
     device, stream, (x, w, *placed_rule) = adopted(device, stream, x, w, *rule)

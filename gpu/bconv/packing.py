@@ -89,7 +89,7 @@ def pack_tensor(
     call: Call | None = None
     if layout.__class__ is first.__class__ is str and word.__class__ is int:
         call = call_of(("pack_tensor", layout, word, first), (x,), device, None)
-        packed = None if call is None else play(call.device.plans, call)
+        packed = play(call)
         if packed is not None:
             return packed
     for option, given, known in (

@@ -76,7 +76,7 @@ def pack(
     call: Call | None = None
     if layout.__class__ is first.__class__ is str and word.__class__ is int:
         call = call_of(("pack", layout, word, first), (x,), device, None)
-        known = None if call is None else play(call.device.plans, call)
+        known = play(call)
         if known is not None:
             return known
     check_format(layout, word, first)

@@ -123,7 +123,7 @@ def bmm(
     if plain and transpose_a.__class__ is transpose_b.__class__ is bool:
         options = "bmm", transpose_a, transpose_b, scheme
         call = call_of(options, (a, b, thresholds, flip), device, stream)
-        known = None if call is None else play(call.device.plans, call)
+        known = play(call)
         if known is not None:
             return known
     device, stream, (a, b, thresholds, flip, scales) = adopted(device, stream, a, b, thresholds, flip, scales)

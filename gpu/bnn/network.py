@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from math import ceil, prod
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -125,15 +125,15 @@ class PreparedNetwork:
         if last is not None and last.images is images and pieces is None and not self.device.capturing:
             last.graph.launch()
             return last.answer
+        if pieces is not None and (is_array(images) or is_foreign(images)):
+            rule = "images on the device run in one piece"
+            raise SchemeError(f"pieces={pieces!r} with images on the device\n{rule}\nleave pieces out")
         if is_foreign(images):
-            if pieces is not None:
-                _refuse_pieces(pieces)
             return self._tensors.run(images)
         images = self._checked(images)
         if is_array(images):
-            if pieces is not None:
-                _refuse_pieces(pieces)
-            return self._of_device(self._fitting(images))
+            self._fits(images)
+            return self._of_device(images)
         whole = empty_answer(self.network, len(images))
         self.run_part(images, whole, slice(0, len(images)), pieces=pieces)
         return whole
@@ -360,12 +360,6 @@ class PreparedNetwork:
         self._flag_waits = False
         if self._flagged(images):
             refuse_strange(self.network.input, images.download())
-
-
-def _refuse_pieces(pieces: int) -> NoReturn:
-    """Refuse pieces of images on the device."""
-    rule = "images on the device run in one piece"
-    raise SchemeError(f"pieces={pieces!r} with images on the device\n{rule}\nleave pieces out")
 
 
 def empty_answer(network: Network, count: int) -> Answer:

@@ -154,7 +154,7 @@ class Pieces:
         return place.answer
 
     def _abandon(self, waiting: Iterable[_Piece]) -> None:
-        """Wait for all pieces in progress, whose answers are no longer needed."""
+        """Wait for all pieces in progress, and drop their answers."""
         for piece in waiting:
             self._taken.discard(piece.key)
         self._there.synchronize()

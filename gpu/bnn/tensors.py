@@ -35,7 +35,7 @@ class Tensors:
     def run(self, images: Any) -> Answer:
         """The answer for images on the device, in arrays that no other run writes."""
         call = call_of((), (images,), self._device, None)
-        answer = None if call is None else play(self._calls, call)
+        answer = play(call, self._calls)
         if call is None or answer is None:
             return self._first(images, call)
         if self._strange and call.key in self._strange:

@@ -234,6 +234,6 @@ def _places(function: Any) -> list[Place]:
     places: list[Place] = []
     while True:
         status, offset, size = bindings.cuFuncGetParamInfo(function, len(places))
-        if status:  # there is no such parameter
+        if status:  # the last parameter was the one before
             return places
         places.append((int(offset), int(size)))

@@ -170,7 +170,7 @@ class Engines:
             raise
 
     def found(self, without: Collection[int] = ()) -> Iterator[Engine]:
-        """Yield engines with the required rounding; naive ones, 20 times slower, only if there are no others.
+        """Yield the engines that round as required; naive engines, 20 times slower, only where no other does.
 
         Engines whose numbers are in ``without`` are left out.
         """

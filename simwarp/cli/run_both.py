@@ -112,7 +112,7 @@ def compared(
 
 
 def command(words: Sequence[str]) -> str:
-    """The command that compares again, as typed but for reports."""
+    """The command that was typed, without its options for reports, so that it compares again."""
     return shlex.join(["simwarp", "run", *(word for word in words if word not in ("--json", "--github"))])
 
 

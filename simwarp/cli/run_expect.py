@@ -172,7 +172,7 @@ class ComparedOutcome(Outcome):
     expected: Sequence[Expected] = field(default_factory=list[Expected])
     counted: FloatOperations | None = None  # None on hardware
     both: Compared | None = None  # with a GPU, if that was asked for
-    refused: NotComparedError | None = None  # why there is no such comparison
+    refused: NotComparedError | None = None  # why the devices were not compared
 
     @cached_property
     def comparisons(self) -> list[Comparison]:

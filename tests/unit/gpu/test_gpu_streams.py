@@ -403,6 +403,32 @@ def test_a_recorded_call_holds_arrays_of_other_streams(cuda):
     assert list(cuda.device._held.values()) == [other.pointer]
 
 
+def array_at(pointer, nbytes=64):
+    return SimpleNamespace(pointer=pointer, nbytes=nbytes, shape=(16,), dtype=np.dtype(np.float32))
+
+
+def test_a_graph_is_recorded_with_its_own_arrays_as_constants():
+    images, weights, between, result = (array_at(1024 * n) for n in (1, 2, 3, 4))
+    plan, alone = (
+        LaunchPlan("", "f", (1, 1, 1), (32, 1, 1), (None, None), cooperative=c) for c in (False, True)
+    )
+    launches = [(plan, (images, between)), (plan, (weights, between)), (plan, (between, result))]
+    call = recording.Call("key", None, [images.pointer], [images.pointer])
+
+    def recorded_of(launches):
+        graph = SimpleNamespace(plans=launches)
+        return recording.recorded_graph(graph, call, images, (result,), tuple)
+
+    found = recorded_of(launches)
+    given = found.pick([7, 8, *found.addresses])  # other images, and another result
+    assert given == (7, between.pointer, weights.pointer, between.pointer, between.pointer, 8)
+    assert found.chain.settled == {1}  # its arrays are the same in each run
+    part = array_at(result.pointer + 32, 32)
+    for other in (None, [], [(alone, (images, result))], [*launches, (plan, (part, between))]):
+        assert recorded_of(other) is None
+    assert recorded_of([(plan, (images, bytes(8)))]) is None
+
+
 OPERANDS = {
     "dense": ({}, True),
     "of another layout": ({"layout": "sparse"}, False),
