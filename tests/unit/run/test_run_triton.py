@@ -16,6 +16,12 @@ GPUTarget: Any = importlib.import_module("triton.backends.compiler").GPUTarget
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION")
 
 
+@pytest.fixture(autouse=True)
+def _fresh_cache(tmp_path, monkeypatch):
+    """Triton's cache in the home folder may name the source by another checkout's path, which is gone."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
 def compiled(kernel, signature, constants, cc, **options):
     target = GPUTarget("cuda", cc, 32)
     return triton.compile(ASTSource(kernel, signature, constants), target=target, options=options)
