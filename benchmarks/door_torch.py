@@ -27,7 +27,7 @@ TURNS = 8
 SAMPLES = 120
 WEIGHTS = (1024, 4096)
 ROWS = (1, 8, 256, 4096)
-DTYPES = ("float32", "float16", "int8")
+DTYPES = ("float32", "float16", "bfloat16", "int8")
 CHANNELS = (128, 512)
 IMAGES = (8, 56, 56)
 SHAPE, NONZEROS, RANK = (20_000, 3_000, 50_000), 5_000_000, 32
@@ -240,7 +240,8 @@ def _packings(rows: Rows) -> Iterator[Finish]:
         given, params = _reals(torch, (1024, 1024), dtype), {"n": 1024, "dtype": dtype}
 
         def right(x: Any, packed: Any) -> bool:
-            return np.array_equal(packed.words.download(), gpu.pack(x.cpu().numpy(), layout="column").words)
+            real = x.float().cpu().numpy()
+            return np.array_equal(packed.words.download(), gpu.pack(real, layout="column").words)
 
         copy = "torch copy", lambda x: x.clone(), given
         call: Callable[[Any], Any] = lambda x: gpu.pack(x, layout="column")  # noqa: E731

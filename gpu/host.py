@@ -13,16 +13,17 @@ import numpy.typing as npt
 
 from gpu.cuda import default_device
 from gpu.cuda.streams import torch_stream_of
+from gpu.cuda.views import BFLOAT16
 from gpu.device import Array, Device, check_device, is_array, is_foreign
 from reference.errors import CaptureError, DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
 from reference.types.packed import WORD_DTYPES
 from reference.values import not_an_array
 
-ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
+ELEMENTS = {name: name.upper() for name in ("float64", "float32", "float16", "bfloat16", "int8")}
 """The element types that can be packed, and their names in the macros of the kernels."""
 
-_DTYPES = frozenset(map(np.dtype, ELEMENTS))
+_NAMES = {np.dtype(name): name for name in ELEMENTS if name != "bfloat16"} | {BFLOAT16: "bfloat16"}
 """The same types in this machine's byte order; a dtype is looked up faster than its name."""
 
 Packed = TypeVar("Packed", PackedBits, PackedTensor)
@@ -112,6 +113,11 @@ def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], 
             x = np.asarray(x)
         except DtypeError as error:  # of a value that describes numbers
             raise DtypeError(f"{name}: {error}") from None
+        except TypeError as error:  # of a bfloat16 tensor of torch on the host
+            raise DtypeError(
+                f"{name} is not an array of NumPy: {error}\n"
+                f"the signs of {', '.join(ELEMENTS)} can be packed\nconvert it first, e.g. to float32"
+            ) from None
         except ValueError as error:
             raise ShapeError(
                 f"{name} is not an array: {error}\n{what} is needed\ngive every row the same length"
@@ -125,11 +131,17 @@ def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], 
 
 def check_elements(x: Any, name: str) -> None:
     """Refuse element types whose signs cannot be packed."""
-    if np.dtype(x.dtype) not in _DTYPES and np.dtype(x.dtype).name not in ELEMENTS:
+    if element_of(x) not in ELEMENTS:
         raise DtypeError(
             f"{name} has elements of {x.dtype}\nthe signs of {', '.join(ELEMENTS)} can be packed\n"
             f"convert it first, e.g. {name}.astype(np.float32)"
         )
+
+
+def element_of(x: Any) -> str:
+    """The name of the type of an array's elements; bfloat16 is that of torch, of ml_dtypes or another."""
+    dtype = np.dtype(x.dtype)
+    return _NAMES.get(dtype) or dtype.name
 
 
 def moved_to(x: Any, device: Device, name: str = "") -> Array:
@@ -198,9 +210,13 @@ def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:
 def refuse_nan(**operands: Any) -> None:
     """Refuse host operands that contain a NaN; for device operands see `nan_flag`."""
     for name, x in operands.items():
-        if isinstance(x, _PACKED) or on_device(x) or not np.isnan(x).any():
+        if isinstance(x, _PACKED) or on_device(x):
             continue
-        at = [int(i) for i in np.argwhere(np.isnan(x))[0]]
+        with np.errstate(invalid="ignore"):  # ml_dtypes warns of a signaling NaN
+            missing = np.isnan(x)
+        if not missing.any():
+            continue
+        at = [int(i) for i in np.argwhere(missing)[0]]
         raise NotANumberError(f"{name}{at} is NaN\na NaN is neither >= 0 nor < 0\nreplace it first")
 
 

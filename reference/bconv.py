@@ -46,7 +46,7 @@ def bconv2d(
 
     Parameters
     ----------
-    x : array_like of float64, float32, float16 or int8, (N, H, W, C), or PackedTensor of images
+    x : array_like of float64, float32, float16, bfloat16 or int8, (N, H, W, C), or PackedTensor of images
         A PackedTensor may have any layout of images, word and bit order; its words must be on the host.
     w : likewise, (R, S, C, O), or PackedTensor of filters
         Its dtype or format may differ from that of ``x``.

@@ -33,7 +33,7 @@ def binarize(x: npt.ArrayLike) -> Bits:
 
     Parameters
     ----------
-    x : array_like of float64, float32, float16 or int8
+    x : array_like of float64, float32, float16, bfloat16 or int8
         Any number of dimensions, strides and either byte order.
 
     Returns
@@ -77,7 +77,7 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
 
     Parameters
     ----------
-    x : array_like of float64, float32, float16 or int8, (rows, columns) or (B, rows, columns)
+    x : array_like of float64, float32, float16, bfloat16 or int8, (rows, columns) or (B, rows, columns)
     layout : {"row", "column"}
         "column" for a left operand of `bmm`, "row" for a right one: then words hold elements along K.
     word : a word size of `reference.types.PackedBits`
@@ -158,15 +158,18 @@ def unpack(packed: PackedBits) -> Bits:
 
 
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Convert ``x`` to an array without a cast; raise DtypeError unless its dtype can be binarized."""
+    """Convert ``x`` to an array with the same numbers; raise DtypeError unless its dtype can be binarized."""
     array = as_array(x, name, "an array of numbers")
+    if array.dtype.name == "bfloat16":  # of ml_dtypes, or another; float32 has all its numbers
+        with np.errstate(invalid="ignore"):  # it warns of a signaling NaN
+            return array.astype(np.float32)
     if array.dtype.type not in _REAL:
         advice = f"convert it with `{name}.astype(np.float64)`"
         if array.dtype.kind in "bu":
             advice = f"for bits 0 and 1, `2 * {name}.astype(np.int8) - 1` has the signs they stand for"
         raise DtypeError(
             f"{name} ({type(x).__name__}) has elements of {array.dtype.name}; "
-            f"accepted are float64, float32, float16 and int8: {advice}"
+            f"accepted are float64, float32, float16, bfloat16 and int8: {advice}"
         )
     return array
 

@@ -39,9 +39,10 @@ def bmm(
 
     Parameters
     ----------
-    a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
-        PackedBits may have any layout, word and bit order; their words must be on the host. Either operand
-        may be a stack of B matrices, with an axis of B in front; both then have the same B.
+    a : (M, K), or (K, M) if transpose_a
+        Numbers of float64, float32, float16, bfloat16 or int8, or PackedBits. PackedBits may have any layout,
+        word and bit order; their words must be on the host. Either operand may be a stack of B matrices, with
+        an axis of B in front; both then have the same B.
     b : likewise, (K, N), or (N, K) if transpose_b
         Its dtype or format may differ from that of ``a``.
     transpose_a, transpose_b : bool

@@ -110,7 +110,7 @@ def pack_tensor(
 
     Parameters
     ----------
-    x : array_like of float64, float32, float16 or int8
+    x : array_like of float64, float32, float16, bfloat16 or int8
         Images (N, H, W, C) or filters (R, S, C, O), always in this order of axes. `to_layout` converts
         other orders.
     layout : {"NHWC", "HWNC", "HWNC-FSB"} for images, {"HWOI", "HWIO", "HWOI-FSB"} for filters

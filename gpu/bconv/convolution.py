@@ -58,9 +58,9 @@ def bconv2d(
     ----------
     x : (N, H, W, C)
     w : (R, S, C, O)
-        Real tensors (float64, float32, float16, int8) on the host or on a device, or `PackedTensor` with
-        ``first="lsb"`` in a layout of the scheme's: every scheme takes NHWC and HWOI. Or a result of
-        `gpu.prepare`, which is not packed, arranged or counted again.
+        Real tensors (float64, float32, float16, bfloat16, int8) on the host or on a device, or
+        `PackedTensor` with ``first="lsb"`` in a layout of the scheme's: every scheme takes NHWC and HWOI. Or
+        a result of `gpu.prepare`, which is not packed, arranged or counted again.
     stride, dilation : int or (int, int)
         Down and across.
     padding : {"SAME", "VALID"}, int, (vertical, horizontal) or ((top, bottom), (left, right))

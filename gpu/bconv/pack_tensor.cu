@@ -1,6 +1,6 @@
 // Bit packing of images and filters along their channels: 1 where the element is >= 0 (BSTC, section 5.2).
 //
-//   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_INT8
+//   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_BFLOAT16 | -DELEMENT_INT8
 //
 // Words are written in pieces of 32 channels, channel 0 in the lowest bit of the first; two pieces are a 64-bit
 // word. Past the last channel a bit is 0. A NaN has no sign to keep: it raises *nan_flag, which the host reads.
@@ -14,9 +14,9 @@ enum : long long { infinity = 0x7ffll << 52, minus_zero = (long long)(1ull << 63
 #elif defined(ELEMENT_FLOAT32)
 typedef int Element;
 enum : int { infinity = 0xff << 23, minus_zero = (int)(1u << 31) };
-#elif defined(ELEMENT_FLOAT16)
+#elif defined(ELEMENT_FLOAT16) || defined(ELEMENT_BFLOAT16)
 typedef short Element;
-enum : short { infinity = 0x1f << 10, minus_zero = -0x8000 };
+enum : short { infinity = infinity_of_16_bits, minus_zero = -0x8000 };
 #elif defined(ELEMENT_INT8)
 typedef signed char Element;
 #endif

@@ -19,6 +19,7 @@ from gpu.host import (
     check_words,
     choose_device,
     downloaded,
+    element_of,
     in_stream,
     nan_flag,
     on_device,
@@ -56,7 +57,7 @@ def pack_tensor(
 
     Parameters
     ----------
-    x : (N, H, W, C) images or (R, S, C, O) filters, of float64, float32, float16 or int8
+    x : (N, H, W, C) images or (R, S, C, O) filters, of float64, float32, float16, bfloat16 or int8
         A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
     layout : "NHWC" for images, "HWOI" for filters
     word : a word size of `reference.types.PackedTensor`
@@ -135,7 +136,7 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
         kernel, sizes = "pack_filters", (shape[0] * shape[1], channels, shape[3], pieces)
 
     def plan() -> LaunchPlan:
-        ptx = packing_ptx(np.dtype(source.dtype).name, device.compute_capability).text
+        ptx = packing_ptx(element_of(source), device.compute_capability).text
         grid = (-(-(math.prod(sizes) // channels) // 128), 1, 1)  # a thread packs a piece of 32 channels
         return LaunchPlan(ptx, kernel, grid, (128, 1, 1), (None, None, *sizes, None))
 

@@ -63,7 +63,7 @@ def pack_fsb(x: Any, *, order: Order = "row", device: Device | None = None) -> F
 
     Parameters
     ----------
-    x : (rows, columns) of float64, float32, float16 or int8
+    x : (rows, columns) of float64, float32, float16, bfloat16 or int8
         On the host or on a device.
     order : "row" or "column"
         "row" for the left operand of a product, "column" for the right one.

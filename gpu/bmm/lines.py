@@ -9,7 +9,7 @@ import numpy as np
 from gpu.bmm.stacks import matrices
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, launch, planned
-from gpu.host import ELEMENTS, nan_flag, to_device
+from gpu.host import ELEMENTS, element_of, nan_flag, to_device
 
 MOST_WARPS = 8
 """Warps of a block that packs rows; they share a row if rows are few and long."""
@@ -59,7 +59,7 @@ def _pack(source: Array, words: Array, ones: Array, axis: int, device: Device) -
 
 def _plan(source: Array, axis: int, device: Device) -> LaunchPlan:
     name, grid, block = lines_plan(source, axis, device.multiprocessors)
-    ptx = lines_ptx(np.dtype(source.dtype).name, device.compute_capability)
+    ptx = lines_ptx(element_of(source), device.compute_capability)
     sizes = source.shape[axis], source.shape[1 - axis]
     return LaunchPlan(ptx.text, name, grid, block, (None, None, None, *sizes, None))
 

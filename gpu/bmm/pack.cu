@@ -1,7 +1,7 @@
 // Bit packing: one bit per element, 1 where the element is >= 0 (BSTC, section 4).
 //
 // Compiled once per element type, word size and bit order (see warp.cuh):
-//   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_INT8
+//   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_BFLOAT16 | -DELEMENT_INT8
 //
 // Two layouts (figure 4): pack_column puts consecutive elements of a row into a word, pack_row those
 // of a column. A warp makes 32-bit pieces, of which a word is one, two or four. Each kernel has a twin whose
@@ -19,9 +19,9 @@ enum : Element { sign = 1ull << 63, infinity = 0x7ffull << 52 };
 #elif defined(ELEMENT_FLOAT32)
 typedef unsigned Element;
 enum : Element { sign = 1u << 31, infinity = 0xffu << 23 };
-#elif defined(ELEMENT_FLOAT16)
+#elif defined(ELEMENT_FLOAT16) || defined(ELEMENT_BFLOAT16)
 typedef unsigned short Element;
-enum : Element { sign = 1u << 15, infinity = 0x1fu << 10 };
+enum : Element { sign = 1u << 15, infinity = infinity_of_16_bits };
 #elif defined(ELEMENT_INT8)
 typedef unsigned char Element;
 enum : Element { sign = 1u << 7 };

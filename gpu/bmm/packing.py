@@ -18,6 +18,7 @@ from gpu.host import (
     adopted,
     choose_device,
     downloaded,
+    element_of,
     in_stream,
     nan_flag,
     on_device,
@@ -45,7 +46,7 @@ def pack(
 
     Parameters
     ----------
-    x : (rows, columns), or a stack (B, rows, columns), of float64, float32, float16 or int8
+    x : (rows, columns), or a stack (B, rows, columns), of float64, float32, float16, bfloat16 or int8
         A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
     layout, word, first
         The format; see `reference.types.PackedBits`.
@@ -113,7 +114,7 @@ def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, 
 
 def _plan(source: Array, layout: Layout, word: Word, first: First, device: Device) -> LaunchPlan:
     name, warps = packing_plan(source, layout, word, device.multiprocessors)
-    ptx = packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability)
+    ptx = packing_ptx(element_of(source), word, first, device.compute_capability)
     grid, block = (-(-warps // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
     return LaunchPlan(ptx.text, name, grid, block, (None, None, *source.shape, None))
 

@@ -58,10 +58,10 @@ def bmm(
     a : (M, K), or (K, M) with ``transpose_a``
     b : (K, N), or (N, K) with ``transpose_b``
         Either may be a stack of B matrices, with an axis of B in front; both then have the same B.
-        Real matrices (float64, float32, float16, int8) on the host or on a device, or `PackedBits`
-        of the scheme's word size, on the host also of 128 bits, whose words run along K: ``layout="column"``
-        for A and ``"row"`` for B, the other one where transposed; both with the same ``first``. Or a result
-        of `gpu.prepare`, which is not packed or arranged again.
+        Real matrices (float64, float32, float16, bfloat16, int8) on the host or on a device, or
+        `PackedBits` of the scheme's word size, on the host also of 128 bits, whose words run along K:
+        ``layout="column"`` for A and ``"row"`` for B, the other one where transposed; both with the same
+        ``first``. Or a result of `gpu.prepare`, which is not packed or arranged again.
     scheme : str
         "auto": the fastest for the chip, the sizes, the output and the operands' format, as
         docs/which-kernel.md lists it. Lines of a prepared operand serve every scheme that takes lines.

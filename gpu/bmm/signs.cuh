@@ -1,19 +1,19 @@
 // The signs of several elements at once, in 32-bit words of a matrix.
 //
-//   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_INT8
+//   -DELEMENT_FLOAT64 | -DELEMENT_FLOAT32 | -DELEMENT_FLOAT16 | -DELEMENT_BFLOAT16 | -DELEMENT_INT8
 //
 // A word holds per_word elements, the first in its low bits. A double is folded into one word: its high half,
 // and in the lowest bit whether anything is in its low half; that keeps what a sign needs.
 
 #pragma once
-
+#include "bmm/warp.cuh"
 #if defined(ELEMENT_FLOAT64)
 typedef unsigned long long Element;
 enum : unsigned { per_word = 1, per_vector = 2 };
 #elif defined(ELEMENT_FLOAT32)
 typedef unsigned Element;
 enum : unsigned { per_word = 1, per_vector = 4 };
-#elif defined(ELEMENT_FLOAT16)
+#elif defined(ELEMENT_FLOAT16) || defined(ELEMENT_BFLOAT16)
 typedef unsigned short Element;
 enum : unsigned { per_word = 2, per_vector = 8 };
 #elif defined(ELEMENT_INT8)
@@ -59,7 +59,7 @@ __device__ inline unsigned negatives(unsigned word)
     asm("set.lt.u32.f16x2 %0, %1, %2;" : "=r"(less) : "r"(word), "r"(0));
     return less;
 #else
-    return word;
+    return is_bfloat16 ? word & ((word & ~tops) + ~tops) : word;
 #endif
 }
 
@@ -78,7 +78,7 @@ __device__ inline bool any_nan(unsigned one, unsigned other)
     asm("set.nan.u32.f16x2 %0, %1, %2;" : "=r"(nan) : "r"(one), "r"(other));
     return nan != 0;
 #else
-    return false;
+    return is_bfloat16 && ((((one & ~tops) + 0x007f007f) | ((other & ~tops) + 0x007f007f)) & tops) != 0;
 #endif
 }
 

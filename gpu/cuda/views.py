@@ -18,6 +18,8 @@ _NAMES = (
     *(f"{kind}{8 << n}" for kind in ("int", "uint") for n in range(4)),
 )
 
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""The dtype of torch's bfloat16 tensors, as NumPy has none: the bits."""
 
 Seen: TypeAlias = tuple[Any, Any]
 """The kind of an operand, and its device: the object, or the number of a GPU."""
@@ -60,8 +62,9 @@ def _strided() -> Any:
 
 @cache
 def _dtypes(torch: Any) -> dict[Any, np.dtype[Any]]:
-    """The dtypes of torch that NumPy has, too."""
-    return {getattr(torch, name): np.dtype(name) for name in _NAMES if hasattr(torch, name)}
+    """NumPy's dtypes of torch's."""
+    known = {getattr(torch, name): np.dtype(name) for name in _NAMES if hasattr(torch, name)}
+    return known | {torch.bfloat16: BFLOAT16}
 
 
 def view_of(foreign: Any) -> tuple[Any, np.dtype[Any]]:

@@ -47,3 +47,10 @@ __device__ inline Index half_at(Index word, unsigned half)
     return word * word_halves + half;
 #endif
 }
+
+// Floats of 16 bits: float16 and bfloat16 differ in where their exponent ends.
+#if defined(ELEMENT_BFLOAT16)
+enum : unsigned short { is_bfloat16 = 1, infinity_of_16_bits = 0x7f80 };
+#else
+enum : unsigned short { is_bfloat16 = 0, infinity_of_16_bits = 0x7c00 };
+#endif

@@ -6,6 +6,7 @@ import itertools
 import weakref
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -1102,3 +1103,55 @@ def test_unreferenced_devices_are_freed():
 def test_a_contiguous_matrix_is_not_copied():
     x = np.ones((3, 3))
     assert np.shares_memory(matrix(x, "x"), x)
+
+
+def every_bfloat16():
+    """All numbers, without NaN."""
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    return np.resize(bits[bits & 0x7FFF <= 0x7F80], (128, 512)).view(ml_dtypes.bfloat16)
+
+
+def test_every_bfloat16_has_the_sign_of_its_float32(device):
+    """By each kernel that packs."""
+    x = every_bfloat16()
+    real, there = x.astype(np.float32), device.upload(x)
+    for layout in ("column", "row"):
+        words = gpu.pack(there, layout=layout).words
+        np.testing.assert_array_equal(words.download(), reference.pack(real, layout=layout).words)
+    images, filters = x.reshape(1, 64, 2, 512), x.reshape(64, 2, 512, 1)
+    for each, layout in ((images, "NHWC"), (filters, "HWOI")):
+        words = gpu.pack_tensor(device.upload(each), layout=layout).words.download()
+        expected = reference.pack_tensor(each.astype(np.float32), layout=layout)
+        np.testing.assert_array_equal(words, expected.words)
+    ones = np.ones((512, 1), np.int8)
+    for columns in (512, 510, 509):  # in vectors, and one by one
+        part = np.ascontiguousarray(x[:, :columns])
+        product = gpu.bmm(device.upload(part), ones[:columns], scheme="wgmma").download()
+        np.testing.assert_array_equal(product, reference.bmm(part.astype(np.float32), ones[:columns]))
+        product = gpu.bmm(ones[:128].T, device.upload(part), scheme="wgmma").download()
+        np.testing.assert_array_equal(product, reference.bmm(ones[:128].T, part.astype(np.float32)))
+    np.testing.assert_array_equal(gpu.bmm(x, ones, device=device), reference.bmm(x, ones))
+
+
+@pytest.mark.parametrize("bits", [0x7F81, 0x7FFF, 0xFF81, 0xFFFF])
+def test_a_nan_of_bfloat16_is_refused(device, bits):
+    for at in ((0, 0), (3, 63), (2, 31)):
+        x = np.ones((4, 64), np.uint16)
+        x[at] = bits
+        x = x.view(ml_dtypes.bfloat16)
+        for call in (
+            lambda x: gpu.pack(x),
+            lambda x: gpu.bmm(x, np.ones((64, 1)), scheme="wgmma"),
+            lambda x: gpu.pack_tensor(x.view((1, 2, 2, 64)), layout="NHWC"),
+        ):
+            call(device.upload(x))
+            with pytest.raises(NotANumberError):
+                device.synchronize()
+        with pytest.raises(NotANumberError, match=r"is NaN"):
+            gpu.pack(x, device=device)
+
+
+def test_a_bfloat16_tensor_of_torch_on_the_host_is_refused(device):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(DtypeError, match=r"a is not an array of NumPy: .*\n.*bfloat16.*\nconvert it first"):
+        gpu.bmm(torch.ones(3, 3).bfloat16(), np.ones((3, 3)), device=device)
