@@ -104,9 +104,8 @@ def _bconv2d_fake(
 
 
 def _real(x: Any) -> Any:
-    """A tensor detached from its gradient, in a dtype whose signs can be packed."""
-    x = x.detach() if x.requires_grad else x
-    return x.float() if x.dtype == torch.bfloat16 else x
+    """A tensor detached from its gradient."""
+    return x.detach() if x.requires_grad else x
 
 
 def _current(index: int) -> AbstractContextManager[Any]:
@@ -127,9 +126,15 @@ def _dense(x: Any, transpose: bool) -> tuple[Any, bool]:
 
 def _tensor(array: Any) -> Any:
     """The tensor of a device array, which shares its memory."""
-    if isinstance(array.memory, TorchMemory):
-        return array.memory.tensor.view(torch.int32).view(array.shape)
-    return torch.as_tensor(array, device="cuda")
+    if not isinstance(array.memory, TorchMemory):
+        return torch.as_tensor(array, device="cuda")
+    memory = array.memory.tensor
+    if memory.numel() == array.nbytes:
+        return memory.view(torch.int32).view(array.shape)
+    # one of several results there: a view would share autograd's count of changes with the others
+    offset = (array.pointer - memory.data_ptr()) // 4
+    tensor = torch.empty(0, dtype=torch.int32, device=memory.device)
+    return tensor.set_(memory.untyped_storage(), offset, array.shape)
 
 
 @cache

@@ -55,11 +55,12 @@ class Tensors:
                 "a network runs in a capture of torch's\nits launches are in the default stream\n"
                 "capture with capture() of its device, or replay without it: a run is one graph"
             )
-        if there is not self._device:
-            there.wait()
+        beside = there.queue != 0
+        if beside:
+            there.before_default()
         answer = self._captured(array, call) if call is not None else self._run(array)
-        if there is not self._device:
-            self._device.wait()
+        if beside:
+            there.after_default()
         return answer
 
     def _captured(self, images: Array, call: Call) -> Answer:

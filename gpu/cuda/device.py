@@ -20,7 +20,7 @@ from gpu.cuda.copies import CudaEvent, is_pinned, pinned
 from gpu.cuda.driver import bindings as binding
 from gpu.cuda.graphs import BoundChain, BoundLaunch
 from gpu.cuda.kernels import CudaKernel, CudaModule
-from gpu.cuda.streams import in_stream, wait_for
+from gpu.cuda.streams import in_stream, torch_stream_of, wait_for
 from gpu.cuda.tensor_map import encoded
 from gpu.cuda.textures import CudaHandle, CudaImage, CudaSurface, surface_of, texture_of
 from gpu.cuda.views import place_of, view_of
@@ -220,6 +220,9 @@ class CudaDevice:
     def adopt(self, foreign: Any) -> CudaArray:
         """Take another library's device array (CUDA array interface or DLPack) without a copy.
 
+        For a torch tensor, later work of the default stream begins behind the work in torch's current stream,
+        which may write it.
+
         Raises
         ------
         ShapeError
@@ -228,6 +231,16 @@ class CudaDevice:
             If it is on another device, has elements that NumPy does not know or that are not aligned, or its
             library does not share it.
         """
+        array = self.adopted(foreign)
+        stream = torch_stream_of(foreign)
+        if stream is not None and stream.cuda_stream:
+            there = self.in_stream(stream)
+            if not there.capturing:
+                there.before_default()
+        return array
+
+    def adopted(self, foreign: Any) -> CudaArray:
+        """Take another library's device array, as `adopt`, for work in the stream that writes it."""
         known = place_of(foreign)
         if known is not None and known[0] == self.ordinal:
             return CudaArray(self, *known[1:], keep=foreign)

@@ -24,6 +24,13 @@ WHAT = "a call in a stream"
 _DEFAULT = (0, 1)
 """The addresses of the legacy default stream."""
 
+_MOST_OF_A_PIECE = 1 << 16
+"""The most bytes of a result that shares an allocation of torch's with others of its size."""
+_MOST_PIECES = 32
+"""The most results that share one."""
+_MOST_SIZES = 64
+"""The sizes of results for which there are pieces."""
+
 
 def pointer_of(stream: Any) -> int:
     """The address of a stream of torch, CuPy, PyCUDA or the driver, or with ``__cuda_stream__``."""
@@ -100,6 +107,8 @@ class InStream:
         if torch is not None:
             home = torch.device("cuda", device.ordinal)
             self._empty = partial(torch.empty, dtype=torch.uint8, device=home)
+        self._pieces: dict[int, list[TorchMemory]] = {}
+        """By their size, pieces of torch's memory that no array has yet."""
         self._together: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -116,8 +125,29 @@ class InStream:
         return array
 
     def repeat(self, known: Recorded, call: Any) -> Any:
-        """Make a recorded call again in the stream; torch, which takes 4 us, gives the results alone."""
+        """Make a recorded call again in the stream; torch gives the results alone."""
+        if self is self._device.default_of_torch and known.nbytes <= _MOST_OF_A_PIECE:
+            return self._device.made_again(known, call, self._piece(known.nbytes), self)
         return self._device.made_again(known, call, self._memory(known.nbytes), self)
+
+    def _piece(self, size: int) -> TorchMemory:
+        """Memory for small results: torch, which takes 4 us, is asked once for several."""
+        try:
+            return self._pieces[size].pop()
+        except (KeyError, IndexError):
+            pass
+        step = -(-size // 256) * 256
+        count = min(_MOST_PIECES, 4 * _MOST_OF_A_PIECE // step)
+        tensor = self._empty(count * step)
+        start = tensor.data_ptr()
+        pieces = [TorchMemory(start + n * step) for n in range(count)]
+        for piece in pieces:
+            piece.tensor = tensor
+        taken = pieces.pop()
+        if len(self._pieces) >= _MOST_SIZES:
+            self._pieces.clear()
+        self._pieces[size] = pieces
+        return taken
 
     def _memory(self, size: int) -> Any:
         if self._torch is None:
@@ -147,7 +177,7 @@ class InStream:
 
     def adopt(self, foreign: Any) -> Any:
         """Take another library's device array; the caller keeps it for the work in the stream."""
-        array = self._device.adopt(foreign)
+        array = self._device.adopted(foreign)
         array.queue = self.queue
         return array
 
@@ -178,6 +208,18 @@ class InStream:
     def wait(self) -> None:
         """Wait for the launches in the stream, without the deferred checks."""
         wait_for(self.handle)
+
+    def before_default(self) -> None:
+        """Let later work of the default stream begin behind the work in this one."""
+        event = self._device.event()
+        event.record(self._stream)
+        event.wait()
+
+    def after_default(self) -> None:
+        """Let later work of this stream begin behind the work in the default one."""
+        event = self._device.event()
+        event.record()
+        event.wait(self._stream)
 
     def _hold(self, arrays: Sequence[Any]) -> None:
         """Keep a launch's arrays alive: with the captured call, or until the next synchronisation."""

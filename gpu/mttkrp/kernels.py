@@ -6,9 +6,9 @@ and, for the deterministic variant, the result row of every slot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from operator import itemgetter
 from struct import Struct
 from typing import Any
 
@@ -32,12 +32,6 @@ C_TYPES = {"float32": "float", "float64": "double"}
 
 _SINK = Struct("<QQI4x")
 """The layout of the structure ``Sink``."""
-
-
-@cache
-def _addresses(count: int) -> Struct:
-    """A ``struct.Struct`` that packs ``count`` device addresses."""
-    return Struct(f"<{count}Q")
 
 
 @dataclass(frozen=True)
@@ -117,14 +111,9 @@ class Launch:
     keep: tuple[Any, ...] = ()
 
     def __call__(self, structures: Sequence[bytes], stream: Any = None) -> None:
-        """Launch the kernel with the arguments that `structures` returned."""
+        """Launch the kernel with structures of `factors_of` and `sink_of`."""
         plan = self.plan
         self.kernel(plan.grid, plan.block, *structures, *plan.args[len(structures) :], stream=stream)
-
-    def structures(self, addresses: Sequence[int], sink: bytes) -> tuple[bytes, ...]:
-        """The open parameters, from the addresses of all factors and a `sink_of`."""
-        modes = self.modes
-        return (_addresses(len(modes)).pack(*[addresses[n] for n in modes]), sink) if modes else (sink,)
 
 
 @dataclass(frozen=True)
@@ -145,6 +134,20 @@ def pointers(*arrays: Any) -> np.void:
     16
     """
     return np.void(np.array([getattr(a, "pointer", a) for a in arrays], np.uint64).tobytes())
+
+
+def factors_of(modes: Sequence[int]) -> Callable[[Sequence[int]], tuple[bytes, ...]]:
+    """A function of the addresses of all factors: the structure ``Factors`` of some of them, in a tuple.
+
+    Without modes the kernel takes none, and the tuple is empty.
+
+    >>> factors_of((2, 0))([16, 32, 48])[0].hex()
+    '30000000000000001000000000000000'
+    """
+    if len(modes) < 2:
+        return lambda addresses: tuple(Struct("<Q").pack(addresses[n]) for n in modes)
+    pack, pick = Struct(f"<{len(modes)}Q").pack, itemgetter(*modes)
+    return lambda addresses: (pack(*pick(addresses)),)
 
 
 def sink_of(out: Array, partial: int, rank: int) -> bytes:

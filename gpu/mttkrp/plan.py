@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gpu.device import Array, Device, LaunchChain
 from gpu.mttkrp.checks import check_arrays, check_dtype, check_kind, check_rank
 from gpu.mttkrp.formats import OF_TYPE
-from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
+from gpu.mttkrp.kernels import Launch, Setting, Work, factors_of, sink_of
 from gpu.mttkrp.reduction import clearing, reduction
 from gpu.mttkrp.upload import arrays_of, download, on_device
 from reference.errors import DtypeError, FormatError, ShapeError
@@ -111,6 +111,10 @@ class Plan:
         of_works = [launch for work in self._works for launch in work.launches]
         self._launches = (*self._clearing, *of_works, *self._reduction)
         self._chain = LaunchChain(tuple(launch.plan for launch in self._launches))
+        orders = list(dict.fromkeys(launch.modes for launch in self._launches))
+        self._factors = [factors_of(modes) for modes in orders]
+        self._numbers = [orders.index(launch.modes) for launch in self._launches]
+        """Which of these each launch takes."""
         self._last: tuple[Any, list[tuple[bytes, ...]]] = (None, [])
 
     def __call__(self, factors: Sequence[Array], out: Array, stream: Any = None) -> None:
@@ -132,28 +136,41 @@ class Plan:
             not a multiple of 16.
         """
         self._check(factors, out)
-        self.launch([0 if n == self.mode else x.pointer for n, x in enumerate(factors)], out, stream)
-
-    def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
-        """Launch with the addresses of factors, which are not checked."""
-        key = (*addresses, out.pointer)
-        known, structures = self._last
-        if key != known:
-            sinks = zip(self._launches, self._sinks(out), strict=True)
-            structures = [launch.structures(addresses, sink) for launch, sink in sinks]
-            self._last = key, structures
+        addresses = [0 if n == self.mode else x.pointer for n, x in enumerate(factors)]
+        structures = self._structures(addresses, out)
         if stream is None:
             self.setting.device.launch_all(self._chain, structures)
             return
         for launch, given in zip(self._launches, structures, strict=True):
             launch(given, stream)
 
+    def launch(self, addresses: Sequence[int], arrays: Iterable[Any], out: Array, there: Device) -> None:
+        """Launch in a stream's device, with addresses of factors and their arrays, which are not checked."""
+        there.launch_all(self._chain, self._structures(addresses, out))
+        if there.queue:
+            for array in (*self._keep, *arrays):
+                if array.__class__ is not int and array.queue != there.queue:
+                    array.hold()
+
+    def _structures(self, addresses: Sequence[int], out: Array) -> list[tuple[bytes, ...]]:
+        """The open parameters of all launches."""
+        key = (*addresses, out.pointer)
+        known, structures = self._last
+        if key != known:
+            if self._reduction:
+                factors = [take(addresses) for take in self._factors]
+                sinks = zip(self._numbers, self._sinks(out), strict=True)
+                structures = [(*factors[number], sink) for number, sink in sinks]
+            else:  # all launches have the same sink
+                sink = sink_of(out, 0, self.setting.rank)
+                each = [(*take(addresses), sink) for take in self._factors]
+                structures = [each[number] for number in self._numbers]
+            self._last = key, structures
+        return structures
+
     def _sinks(self, out: Array) -> list[bytes]:
-        """The kernel argument ``Sink``, where sums are written, for each launch."""
-        rank = self.setting.rank
-        if not self._reduction:
-            return [sink_of(out, 0, rank)] * len(self._launches)
-        partial = self._partial.pointer
+        """The kernel argument ``Sink``, where sums are written, for each launch; they have slots."""
+        rank, partial = self.setting.rank, self._partial.pointer
         whole = sink_of(out, partial, rank)
         sinks = [whole] * len(self._clearing)
         for work in self._works:

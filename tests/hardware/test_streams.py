@@ -13,6 +13,7 @@ import pytest
 import gpu
 import reference
 from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
+from reference.types import Coo
 
 pytestmark = pytest.mark.gpu
 
@@ -70,6 +71,73 @@ def test_calls_wait_for_the_stream_that_they_are_in(device, torch):
             )
         same(c, PRODUCT)
         same(y, CONVOLUTION)
+
+
+SPARSE = Coo(
+    np.array(np.unravel_index(np.random.default_rng(1).choice(300 * 20 * 500, 9000, False), (300, 20, 500))),
+    np.random.default_rng(2).standard_normal(9000).astype(np.float32),
+    (300, 20, 500),
+)
+FACTORS = [real(n, 16, seed=n) for n in SPARSE.shape]
+
+
+@pytest.mark.parametrize("how", ["coo", "mm-csf", "deterministic", "host"])
+def test_sparse_products_wait_for_torchs_stream(device, torch, how):
+    """The factors are written in the stream behind a long wait, and the result is read in it at once."""
+    prepared = gpu.prepare(SPARSE, scheme="mm-csf" if how == "mm-csf" else "coo", device=device)
+    tensor = SPARSE if how == "host" else prepared
+    expected, stream = reference.mttkrp(SPARSE, FACTORS, 0), torch.cuda.Stream()
+    for _ in range(3):  # planned, and known
+        factors = [torch.zeros(x.shape, device="cuda") for x in FACTORS]
+        torch.cuda.synchronize()
+        busy(torch, stream)
+        with torch.cuda.stream(stream):
+            for factor, host in zip(factors, FACTORS, strict=True):
+                factor.copy_(torch.from_numpy(host).pin_memory(), non_blocking=True)
+            out = gpu.mttkrp(tensor, factors, 0, deterministic=how == "deterministic")
+            copy = torch.as_tensor(out, device="cuda").clone()
+        stream.synchronize()
+        np.testing.assert_allclose(copy.cpu().numpy(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_sparse_product_is_captured_by_torch(device, torch):
+    prepared, factors = gpu.prepare(SPARSE, device=device), of_torch(torch, *FACTORS)
+    gpu.mttkrp(prepared, factors, 0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = gpu.mttkrp(prepared, factors, 0)
+    for factor in factors:
+        factor.mul_(2.0)
+    graph.replay()
+    torch.cuda.synchronize()
+    doubled = [2 * x for x in FACTORS]
+    np.testing.assert_allclose(out.download(), reference.mttkrp(SPARSE, doubled, 0), rtol=1e-3, atol=1e-3)
+    for tensor, options, message in (
+        (prepared, {"deterministic": True}, "deterministic mttkrp"),
+        (prepared, {}, "without a plan"),
+        (SPARSE, {}, "without a plan"),
+    ):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            factors[0].mul_(1.0)  # torch warns of a graph without work
+            with pytest.raises(CaptureError, match=message):
+                gpu.mttkrp(tensor, factors, 1, **options)
+
+
+def test_a_tensor_of_torch_is_adopted_behind_the_work_that_writes_it(device, torch):
+    stream = torch.cuda.Stream()
+    coords, values = (
+        torch.zeros((3, 9000), dtype=torch.int64, device="cuda"),
+        torch.zeros(9000, device="cuda"),
+    )
+    torch.cuda.synchronize()
+    busy(torch, stream)
+    with torch.cuda.stream(stream):
+        coords.copy_(torch.from_numpy(SPARSE.coords.astype(np.int64)).pin_memory(), non_blocking=True)
+        values.copy_(torch.from_numpy(SPARSE.values).pin_memory(), non_blocking=True)
+        there = [device.adopt(x) for x in (coords, values)]
+    np.testing.assert_array_equal(there[0].download(), SPARSE.coords)
+    np.testing.assert_array_equal(there[1].download(), SPARSE.values)
 
 
 def test_streams_of_every_kind_are_taken(device, torch):
@@ -178,7 +246,7 @@ def test_a_warm_call_asks_torch_for_its_result_alone(device, torch):
         sys.setprofile(lambda _, event, __, calls=calls: calls.append(event) if "call" in event else None)
         y = call()
         sys.setprofile(None)
-        assert torch.cuda.memory_stats()["allocation.all.allocated"] - before == 1
+        assert torch.cuda.memory_stats()["allocation.all.allocated"] - before <= 1
         assert len(calls) <= most
         del y
 
@@ -241,10 +309,24 @@ def test_device_arrays_that_cannot_be_used_are_refused(device, torch):
     a, b = of_torch(torch, A, B)
     with pytest.raises(ShapeError, match="not contiguous"):
         gpu.bmm(a.T.contiguous().T, b, device=device)
-    for wrong in (a.bfloat16(), a.clone().requires_grad_(), a.int(), a.to(torch.complex64)):
+    for wrong in (a.clone().requires_grad_(), a.int(), a.to(torch.complex64)):
         with pytest.raises(DtypeError):
             gpu.bmm(wrong, b, device=device)
     same(gpu.bmm(a.double(), b.half(), device=device), reference.bmm(A, B.astype(np.float16)))
+
+
+def test_bfloat16_is_taken_by_every_door(device, torch):
+    """The smallest numbers have signs, too, which float16 would lose."""
+    a, b, x, w = (1e-30 * each for each in of_torch(torch, A, B, X, W))
+    short = [each.bfloat16() for each in (a, b, x, w)]
+    for _ in range(3):
+        same(gpu.bmm(short[0], short[1]), PRODUCT)
+        same(gpu.bmm(short[0], gpu.prepare(short[1], "b")), PRODUCT)
+        same(gpu.bconv2d(short[2], short[3]), CONVOLUTION)
+        same(gpu.bconv2d(short[2], gpu.prepare(short[3], "w")), CONVOLUTION)
+        same(gpu.pack(short[0], layout="column").words, reference.pack(A, layout="column").words)
+        words = gpu.pack_tensor(short[2], layout="NHWC").words
+        same(words, reference.pack_tensor(X, layout="NHWC").words)
 
 
 # ---- operators of torch
@@ -265,7 +347,9 @@ def test_operators_answer_as_torch_does_of_signs(torch, operators):
     expected = (sign(a).double() @ sign(b).double()).int()
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
         left, right = sign(a).to(dtype), sign(b).to(dtype)
-        assert torch.equal(operators.bmm(left, right), expected)
+        for _ in range(4):  # made, recorded, and played
+            assert torch.equal(operators.bmm(left, right), expected)
+            assert torch.equal(operators.bmm(left[:20], right), expected[:20])
         assert torch.equal(operators.bmm(left, right.t().contiguous().t()), expected)
         assert torch.equal(operators.bmm(left, right.t().contiguous(), transpose_b=True), expected)
     x, w = torch.from_numpy(X).cuda().permute(0, 3, 1, 2), torch.from_numpy(W).cuda().permute(3, 2, 0, 1)

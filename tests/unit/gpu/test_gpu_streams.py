@@ -16,6 +16,7 @@ from gpu import host, recording
 from gpu.bconv.prepared import Addends
 from gpu.cuda import CudaDevice, capture, contexts
 from gpu.cuda.graphs import BoundChain, BoundLaunch
+from gpu.cuda.streams import InStream, TorchStream
 from gpu.device import LaunchChain, LaunchPlan, Recorded, Wanted, is_foreign
 from reference.errors import CaptureError, DtypeError, LaunchError, ShapeError
 from simwarp.device import streams
@@ -374,6 +375,54 @@ def test_a_recorded_call_has_scratch_memory_of_its_stream_and_new_results(cuda):
     assert len({given[2] for given, _ in launched[:4]}) == 4
     cuda.device.trim()
     assert cuda.device._scratches == {}
+
+
+def test_small_results_in_the_default_stream_share_an_allocation_of_torchs(cuda):
+    asked = []
+
+    def empty(size, **_):
+        asked.append(size)
+        return SimpleNamespace(data_ptr=lambda: 4096 * len(asked), numel=lambda: size)
+
+    torch = SimpleNamespace(empty=empty, uint8="uint8", device=lambda *_: "cuda:0")
+    there = cuda.device.default_of_torch = streams_of_torch(cuda.device, torch)
+    call = recorded([])
+    results = [there.repeat(call, call_with(64))[0] for _ in range(33)]
+    assert len(asked) == 2
+    assert len({x.pointer for x in results}) == 33
+    assert all(x.pointer % 256 == 0 for x in results)
+    assert {id(x.memory.tensor) for x in results[:32]} == {id(results[0].memory.tensor)}
+    large = recorded([])
+    large.nbytes = (1 << 16) + 1
+    for _ in range(2):
+        there.repeat(large, call_with(64))
+    assert asked[2:] == [large.nbytes] * 2
+
+
+def streams_of_torch(device, torch):
+    return InStream(device, TorchStream(0), 0, 0, torch, False)
+
+
+def test_the_default_stream_waits_for_torchs_when_it_takes_a_tensor(cuda, monkeypatch):
+    ordered, ok = [], cuda.driver.success
+    cuda.driver.calls |= {
+        "cuEventCreate": lambda _: (ok, 7),
+        "cuEventDestroy": lambda _: (ok,),
+        "cuEventRecord": lambda _, queue: (ordered.append(("record", int(queue))), (ok,))[1],
+        "cuStreamWaitEvent": lambda queue, *_: (ordered.append(("wait", int(queue))), (ok,))[1],
+    }
+    monkeypatch.setattr(cuda.device, "adopted", lambda x: x)
+    stream = TorchStream(16)
+    monkeypatch.setattr("gpu.cuda.device.torch_stream_of", lambda _: stream)
+    cuda.device.adopt("tensor")
+    assert ordered == [("record", 16), ("wait", 0)]
+    cuda.device.in_stream(16).after_default()
+    assert ordered[2:] == [("record", 0), ("wait", 16)]
+    cuda.captured.add(16)
+    cuda.device.adopt("tensor")
+    stream = TorchStream(0)
+    cuda.device.adopt("tensor")
+    assert len(ordered) == 4
 
 
 def test_a_cooperative_call_has_a_workspace_of_its_own(cuda):
