@@ -41,6 +41,7 @@ _HOST_HEADERS = re.compile(
 _MISSING = re.compile(r'cannot open source file "([^"]+)"')
 _UNINITIALISED = "is used before its value is set"
 _DEBUG = {"-G", "--device-debug"}
+_LITERAL = re.compile(r"\(\s*\w[\w:<>, ]*\)\s*\{")
 _IN_JIT_MODE = "not allowed in JIT mode"
 
 
@@ -84,6 +85,8 @@ class Source:
         The macros that options of the compiler define.
     unoptimised : callable, optional
         Compiles the same CUDA C++ without optimisation; None for PTX, and where it is not optimised.
+    asked : mapping of str to str
+        The name in the PTX of the instance of a template that was made for a spelling of its arguments.
     """
 
     name: str
@@ -97,6 +100,7 @@ class Source:
     path: str = ""
     defined: frozenset[str] = frozenset()
     unoptimised: Callable[[], Source] | None = field(default=None, repr=False, compare=False)
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def loadable(self) -> Loadable:
@@ -137,6 +141,8 @@ class Source:
         it has fill<float>
         """
         found = list(self.entries) if name is None else choose(name, self.entries)
+        if not found and name in self.asked:
+            found = [self.asked[name]]
         if len(found) == 1:
             return self.entries[found[0]]
         if not self.entries:
@@ -258,7 +264,8 @@ def from_text(
             again = partial(from_text, text, path, **given, options=[*options, "-G"])
     except CompileError as error:
         explained = _explained(error, path, text, cc)
-        if not isinstance(explained, HostCodeError) or not has_nvcc():
+        taken = isinstance(explained, HostCodeError) or _only_of_nvcc(error, text)
+        if not taken or not has_nvcc():
             raise explained from None
         source = _with_instance(kernel, path.name, text, by_nvcc)
     files = {**_included(source, [path.parent, *folders]), path.name: text}
@@ -279,7 +286,9 @@ def _with_instance(kernel: str | None, name: str, text: str, build: Callable[...
         if all(line.startswith(INSTANCES) for line in errors):
             return source
         raise
-    return replace(from_ptx(ptx, name, text), log=log)
+    whole = replace(from_ptx(ptx, name, text), log=log)
+    made = [entry for entry in whole.entries if entry not in source.entries]
+    return replace(whole, asked={kernel: made[0]}) if len(made) == 1 else whole
 
 
 def with_named_files(ptx: str) -> Loadable:
@@ -360,11 +369,25 @@ def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) 
             f"or compile it to PTX elsewhere: {advice}",
             error.log,
         )
+    if _only_of_nvcc(error, text):
+        return CompileError(
+            f"{error}\nnvcc takes it: pip install 'simwarp[nvcc]'\nor compile it elsewhere: {advice}",
+            error.log,
+        )
     if missing:
         what = f"{path.name} includes {missing[1]}, which is not found"
         remedy = package or "add its folder to the include folders (-I)"
         return CompileError(f"{what}\n{remedy}\nor compile it to PTX elsewhere: {advice}", error.log)
     return error
+
+
+def _only_of_nvcc(error: CompileError, text: str) -> bool:
+    """Whether nvcc may take what NVRTC refuses: an older standard, or a literal of a structure, as of C."""
+    if "libcu++ requires at least C++" in error.log:
+        return True
+    lines = text.splitlines()
+    numbers = [int(found) for found in re.findall(r"\((\d+)\): error: expected an expression", error.log)]
+    return any(n <= len(lines) and _LITERAL.search(lines[n - 1]) for n in numbers)
 
 
 def _line(text: str, at: int) -> int:

@@ -371,6 +371,60 @@ def test_multiply_and_add_are_fused_as_nvcc_does(write):
     assert "st.global.f32" in load(path, options=["-fmad=false", "-std=c++20"]).ptx
 
 
+SPELLED = """
+#define SIZE 7
+enum order { UP, DOWN };
+typedef unsigned word;
+constexpr int count = 5;
+template<order o> __global__ void of_order(int* x) { x[threadIdx.x] = o; }
+template<class T> __global__ void of_type(T* x) { x[threadIdx.x] = (T)-1; }
+template<int n> __global__ void of_number(int* x) { x[threadIdx.x] = n; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "value"),
+    [
+        ("of_order<DOWN>", 1),
+        ("of_type<unsigned>", 2**32 - 1),
+        ("of_type<word>", 2**32 - 1),
+        ("of_number<2+1>", 3),
+        ("of_number<0x10>", 16),
+        ("of_number<SIZE>", 7),
+        ("of_number<count>", 5),
+        ("of_number<sizeof(int)>", 4),
+    ],
+)
+def test_the_arguments_of_a_template_may_be_spelled_in_any_way(write, kernel, value):
+    x = np.zeros(2, np.uint32)
+    found = run(write("templates.cu", SPELLED), kernel, grid=1, block=2, args=[x])
+    assert found.outputs[0].tolist() == [value] * 2
+
+
+LITERAL = """
+__device__ float2 half_of(float2 a) { return (float2){ a.x / 2, a.y / 2 }; }
+__global__ void halve(float2* x) { x[threadIdx.x] = half_of(x[threadIdx.x]); }
+"""
+OLDER = "__global__ void halve(float2* x) { register float y = x[threadIdx.x].x / 2; x[threadIdx.x].x = y; }"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("text", "options"), [(LITERAL, []), (OLDER, ["-std=c++14"])], ids=["C", "C++14"])
+def test_what_nvrtc_refuses_and_nvcc_takes_is_run(write, text, options):
+    x = np.array([[2, 2], [6, 6]], np.float32)
+    found = run(write("halve.cu", text), grid=1, block=2, args=[x], options=options)
+    assert found.outputs[0][:, 0].tolist() == [1, 3]
+
+
+def test_a_literal_of_c_is_refused_with_an_nvcc_command_where_nvcc_is_missing(write, monkeypatch):
+    monkeypatch.setattr(simwarp.run.source, "has_nvcc", lambda: False)
+    with pytest.raises(CompileError, match=r"nvcc takes it: pip install"):
+        load(write("halve.cu", LITERAL))
+    with pytest.raises(CompileError) as caught:
+        load(write("wrong.cu", LITERAL.replace("(float2){ a.x", "(float2) a.x")))
+    assert "nvcc takes it" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("source", "shown"),
     [
