@@ -57,11 +57,17 @@ class BoundLaunch:
         if plan.shared or plan.cluster:
             self.cluster = kernel.launcher.admit(plan.grid, plan.shared, plan.cluster)
 
-    def write(self, given: Sequence[int | bytes]) -> None:
-        """Write into the buffer the addresses, maps and structures of a call."""
+    def write(self, given: Sequence[int | bytes], before: Sequence[int | bytes] = ()) -> None:
+        """Write into the buffer the addresses, maps and structures of a call.
+
+        ``before`` are those that the buffer has, of which the equal ones are not written again.
+        """
         for number, cell in self._addresses:
-            cell.value = given[number]
+            if not before or given[number] != before[number]:
+                cell.value = given[number]
         for number, cell, size, mapped in self._others:
+            if before and given[number] == before[number]:
+                continue
             data: Any = given[number] if mapped is None else mapped(given[number])
             if len(data) != size:
                 raise LaunchError(
@@ -177,10 +183,10 @@ class BoundChain:
         last = self._last
         self._last = None  # until the graph has them all
         for node, params, launch, start, end in self._nodes if last is None else self._changing:
-            part = given[start:end]
-            if last is not None and last[start:end] == part:
+            part, before = given[start:end], () if last is None else last[start:end]
+            if before == part:
                 continue
-            launch.write(part)
+            launch.write(part, before)
             (status,) = self._change(self._executable, node, params)
             if status:
                 refuse(GRAPH, status)

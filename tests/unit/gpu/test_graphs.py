@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 import weakref
 from types import SimpleNamespace
 
@@ -314,3 +315,19 @@ def test_work_of_the_host_is_refused_in_a_cuda_capture(cuda):
             pass
     cuda_capture.refuse_in_capture("an upload")
     assert cuda.driver.launched == []
+
+
+def test_a_launch_of_a_chain_reads_the_addresses_of_its_call(cuda):
+    """Those that are as before are not written again, also behind a call that was refused."""
+    cuda.kernel.places, cuda.kernel.types = [(0, 8), (8, 8), (16, 4)], ["u64", "u64", ""]
+    cuda.driver.calls["cuGraphExecKernelNodeSetParams"] = lambda *_: (cuda.driver.success,)
+    plan = LaunchPlan("", "f", (1, 1, 1), (32, 1, 1), (None, None, None))
+    launch = BoundLaunch(cuda.kernel, plan)
+    chain = BoundChain([launch])
+    for given in ((1, 2, b"abcd"), (1, 3, b"abcd"), (4, 3, b"efgh"), (4, 3, b"efgh"), (1, 2, b"abcd")):
+        chain.launch(given, 0)
+        assert launch._buffer.bytes.raw == struct.pack("<QQ4s", *given)
+    with pytest.raises(LaunchError, match="a structure has 3 bytes"):
+        chain.launch((5, 6, b"abc"), 0)
+    chain.launch((1, 2, b"abcd"), 0)
+    assert launch._buffer.bytes.raw == struct.pack("<QQ4s", 1, 2, b"abcd")
