@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from simwarp.run.tolerance import FloatOperations
     from simwarp.run.work import Work
 
-Bits = Annotated[
-    bool | None,
+Bits = Annotated[bool, typer.Option("--bits", help="With --device both: equal bits, the default.")]
+Bound = Annotated[
+    bool,
     typer.Option(
-        "--bits/--no-bits",
-        help="With --device both: equal bits, the default; or floats within the run's roundings.",
+        "--bound", help="With --device both: floats may differ by what the run's roundings explain."
     ),
 ]
 Bisect = Annotated[
@@ -43,33 +43,29 @@ Seconds = Annotated[
     typer.Option(metavar="SECONDS", help="With --device both: how long the GPU may run a launch; 60."),
 ]
 
+_WORDS = {"bits": "--bits", "bound": "--bound", "bisect": "--bisect", "anyway": "--compare-anyway"}
+"""The options that one device does not have, by the names of `Both`."""
+
 
 def settings(
-    device: Where,
-    bits: bool | None,
-    bisect: bool,
-    anyway: bool,
-    seconds: float | None,
-    rtol: float | None,
-    atol: float | None,
+    device: Where, seconds: float | None, rtol: float | None, atol: float | None, **flags: Any
 ) -> Both | None:
-    """The settings of ``--device both``; None for one device, for which these options are an error."""
+    """The settings of ``--device both``; None for one device, for which these options are an error.
+
+    ``flags`` are those of `Both`: ``bits``, ``bound``, ``bisect``, ``anyway`` and ``schedules``.
+    """
     from simwarp.run.both.settings import Both
 
-    given = {
-        "--bits" if bits else "--no-bits": bits is not None,
-        "--bisect": bisect,
-        "--compare-anyway": anyway,
-        "--chip-seconds": seconds is not None,
-    }
     if device is not Where.both:
-        names = [name for name, is_given in given.items() if is_given]
-        if names:
+        of_both = {name: value for name, value in flags.items() if name in _WORDS}
+        given = [_WORDS[name] for name, value in of_both.items() if value]
+        given += ["--chip-seconds"] if seconds is not None else []
+        if given:
             raise SchemeError(
-                f"{', '.join(names)} with --device {device}\nthese compare two devices\ngive --device both"
+                f"{', '.join(given)} with --device {device}\nthese compare two devices\ngive --device both"
             )
         return None
-    return Both(None, bits, rtol, atol, bisect, anyway, 60.0 if seconds is None else seconds)
+    return Both(rtol=rtol, atol=atol, seconds=60.0 if seconds is None else seconds, **flags)
 
 
 @contextmanager
@@ -108,12 +104,12 @@ def compared(
     with console.status("comparing") as status:
         shown = replace(both, show=status.update)
         found = hold(work, result, shown, chip, simulator, counted=counted)
-    return replace(found, replay=command(words))
+    return replace(found, replay=command("run", words))
 
 
-def command(words: Sequence[str]) -> str:
+def command(name: str, words: Sequence[str]) -> str:
     """The command that was typed, without its options for reports, so that it compares again."""
-    return shlex.join(["simwarp", "run", *(word for word in words if word not in ("--json", "--github"))])
+    return shlex.join(["simwarp", name, *(word for word in words if word not in ("--json", "--github"))])
 
 
 def undefined(work: Work, faults: list[KernelFault]) -> NotComparedError:
