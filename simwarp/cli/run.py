@@ -165,8 +165,9 @@ def run_command(
 
     launch = LaunchOptions(file, kernel, grid, block, arg or [], set_ or [], shared, cooperative, cluster)
     words = launch.words
-    flags = {"bits": bits, "bound": bound, "bisect": bisect, "anyway": compare_anyway}
-    both = settings(device, chip_seconds, rtol, atol, schedules=schedules or 0, **flags)
+    flags: dict[str, Any] = {"bits": bits, "bound": bound, "bisect": bisect, "anyway": compare_anyway}
+    numbers: dict[str, Any] = {"rtol": rtol, "atol": atol, "schedules": schedules}
+    both = settings(device, of_one=numbers, seconds=chip_seconds, **flags, **numbers)
     compared_here = 0 if both is not None else schedules
     if device is Where.cuda and any([observe, checks, cc, schedules]):
         raise SchemeError(

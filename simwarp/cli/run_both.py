@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,6 @@ from rich.console import Console
 
 from reference.errors import NoGpuError, SchemeError
 from simwarp.cli.output import Where
-from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
@@ -43,29 +42,36 @@ Seconds = Annotated[
     typer.Option(metavar="SECONDS", help="With --device both: how long the GPU may run a launch; 60."),
 ]
 
-_WORDS = {"bits": "--bits", "bound": "--bound", "bisect": "--bisect", "anyway": "--compare-anyway"}
-"""The options that one device does not have, by the names of `Both`."""
+_OPTIONS = {
+    "bits": "--bits",
+    "bound": "--bound",
+    "bisect": "--bisect",
+    "anyway": "--compare-anyway",
+    "schedules": "--schedules",
+    "rtol": "--rtol",
+    "atol": "--atol",
+    "seconds": "--chip-seconds",
+}
+"""The options by the names of `Both`."""
 
 
-def settings(
-    device: Where, seconds: float | None, rtol: float | None, atol: float | None, **flags: Any
-) -> Both | None:
-    """The settings of ``--device both``; None for one device, for which these options are an error.
+def settings(device: str, of_one: Collection[str] = (), **given: Any) -> Both | None:
+    """The settings of ``--device both``; None for one device.
 
-    ``flags`` are those of `Both`: ``bits``, ``bound``, ``bisect``, ``anyway`` and ``schedules``.
+    ``given`` are parameters of `Both`, None or False for an option that was not given. For one device such an
+    option is an error, unless ``of_one`` names it.
     """
     from simwarp.run.both.settings import Both
 
-    if device is not Where.both:
-        of_both = {name: value for name, value in flags.items() if name in _WORDS}
-        given = [_WORDS[name] for name, value in of_both.items() if value]
-        given += ["--chip-seconds"] if seconds is not None else []
-        if given:
-            raise SchemeError(
-                f"{', '.join(given)} with --device {device}\nthese compare two devices\ngive --device both"
-            )
-        return None
-    return Both(rtol=rtol, atol=atol, seconds=60.0 if seconds is None else seconds, **flags)
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    if device == Where.both:
+        return Both(**given)
+    foreign = [_OPTIONS[name] for name in given if name not in of_one]
+    if foreign:
+        raise SchemeError(
+            f"{', '.join(foreign)} with --device {device}\nthese compare two devices\ngive --device both"
+        )
+    return None
 
 
 @contextmanager
@@ -77,15 +83,21 @@ def opened(both: Both | None, console: Console) -> Generator[Second | None]:
         yield None
         return
     with ExitStack() as stack:
-        try:
-            with console.status("starting the GPU"):
-                chip = stack.enter_context(second_device(both))
-        except NoGpuError as error:
-            raise NoGpuError(
-                f"{str(error).splitlines()[0]}\n--device both needs a GPU beside the simulator\n"
-                "give --device sim, or run it on a machine with one"
-            ) from None
+        with beside_a_gpu(), console.status("starting the GPU"):
+            chip = stack.enter_context(second_device(both))
         yield chip
+
+
+@contextmanager
+def beside_a_gpu() -> Generator[None]:
+    """Say what to do where there is no GPU."""
+    try:
+        yield
+    except NoGpuError as error:
+        raise NoGpuError(
+            f"{str(error).splitlines()[0]}\n--device both needs a GPU beside the simulator\n"
+            "give --device sim, or run it on a machine with one"
+        ) from None
 
 
 def compared(
@@ -104,22 +116,12 @@ def compared(
     with console.status("comparing") as status:
         shown = replace(both, show=status.update)
         found = hold(work, result, shown, chip, simulator, counted=counted)
-    return replace(found, replay=command("run", words))
+    return replace(found, replay=command(words))
 
 
-def command(name: str, words: Sequence[str]) -> str:
+def command(words: Sequence[str]) -> str:
     """The command that was typed, without its options for reports, so that it compares again."""
-    return shlex.join(["simwarp", name, *(word for word in words if word not in ("--json", "--github"))])
-
-
-def undefined(work: Work, faults: list[KernelFault]) -> NotComparedError:
-    """The error for a kernel with findings, in the words of the command line."""
-    from simwarp.ptx.mangled_names import readable
-    from simwarp.run.both.settings import NotComparedError
-
-    error = NotComparedError.of(faults, readable(work.kernel.name))
-    error.args = (str(error).replace("with anyway=True", "with --compare-anyway"),)
-    return error
+    return shlex.join(["simwarp", "run", *(word for word in words if word not in ("--json", "--github"))])
 
 
 def to_json(found: Compared | None, refused: NotComparedError | None) -> dict[str, Any] | None:

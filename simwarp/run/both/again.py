@@ -24,9 +24,9 @@ Make: TypeAlias = Callable[..., Device]
 that it would have."""
 
 
-def observe(run: Callable[[Device], object], make: Make, observer: Observer) -> None:
-    """Run the launch once more with an observer; faults were reported by the first run."""
-    device = make(checks="report", observers=[observer], stdout=io.StringIO())
+def observe(run: Callable[[Device], object], make: Make, *observers: Observer) -> None:
+    """Run the launch once more with observers; faults were reported by the first run."""
+    device = make(checks="report", observers=observers, stdout=io.StringIO())
     with suppress(KernelFault):  # an ignored finding that ends the launch: what was observed counts
         run(device)
 

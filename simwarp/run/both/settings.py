@@ -31,7 +31,7 @@ class NotComparedError(SimwarpError):
         error = cls(
             f"{kernel} is not compared: the simulator has {count} {first.kind}, {first.what}\n"
             "undefined behaviour may give any result on a chip, so that a difference proves nothing\n"
-            "correct the kernel first, or compare it all the same with anyway=True"
+            "correct the kernel first, or compare it all the same (--compare-anyway, anyway=True)"
         )
         error.faults = tuple(faults)
         return error
