@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,20 @@ if TYPE_CHECKING:
 def array_at(device: CudaDevice, address: int, size: int) -> CudaArray:
     """An array of bytes at an address; LaunchError if the driver does not give its pages.
 
-    The pages stay mapped until the process ends, and neighbours share them.
+    Neighbours share pages, which stay mapped until `keep_only` is called without them.
     """
     pages = _pages(device.ordinal)
-    for page in range(address // pages.size, (address + size - 1) // pages.size + 1):
-        pages.map(page * pages.size)
+    for page in pages.of(address, size):
+        pages.map(page)
     return CudaArray(device, address, (size,), np.dtype(np.uint8), keep=pages)
+
+
+def keep_only(device: CudaDevice, ranges: Iterable[tuple[int, int]]) -> None:
+    """Give back all pages except those of some addresses and sizes; no work may use the others any more."""
+    pages = _pages(device.ordinal)
+    kept = {page for address, size in ranges for page in pages.of(address, size)}
+    for page in pages.mapped - kept:
+        pages.unmap(page)
 
 
 class _Pages:
@@ -40,11 +49,15 @@ class _Pages:
             one.location.id = ordinal
         least = bindings.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         self.size = int(_given(bindings.cuMemGetAllocationGranularity(self._wanted, least), 0))
-        self._mapped: set[int] = set()
+        self.mapped: set[int] = set()
+
+    def of(self, address: int, size: int) -> range:
+        """The pages, by address, that hold some bytes."""
+        return range(address // self.size * self.size, address + size, self.size)
 
     def map(self, address: int) -> None:
         """Map the page that begins at an address, unless it is mapped."""
-        if address in self._mapped:
+        if address in self.mapped:
             return
         given = _given(bindings.cuMemAddressReserve(self.size, 0, address, 0), address)
         if int(given) != address:
@@ -58,7 +71,13 @@ class _Pages:
         _given(bindings.cuMemMap(address, self.size, 0, memory, 0), address)
         _given(bindings.cuMemRelease(memory), address)  # the mapping keeps it
         _given(bindings.cuMemSetAccess(address, self.size, [self._access], 1), address)
-        self._mapped.add(address)
+        self.mapped.add(address)
+
+    def unmap(self, address: int) -> None:
+        """Give back the memory and the address of a page."""
+        self.mapped.remove(address)
+        _given(bindings.cuMemUnmap(address, self.size), address)
+        _given(bindings.cuMemAddressFree(address, self.size), address)
 
 
 @cache

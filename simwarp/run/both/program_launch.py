@@ -57,6 +57,11 @@ def repeated(device: Any, launch: ProgramLaunch, begins: Callable[[], object] = 
     """Repeat a launch on a device of this process; ``begins`` is called just before it."""
     module = device.load(launch.ptx)
     kernel = module.kernel(launch.kernel)
+    if not isinstance(device, Device):
+        from gpu.cuda.placed import keep_only
+
+        # the simulator gives no address twice: what the program freed must not stay on the chip
+        keep_only(device, [(key, data.size) for key, data in launch.contents.items() if isinstance(key, int)])
     with ExitStack() as stack:
         held = {
             key: stack.enter_context(_place(device, module, key, x.size))

@@ -122,7 +122,7 @@ class ArrayDifference:
     bits : (str, str)
         Their bits, in hex.
     unwritten : bool
-        Whether no thread wrote it on the simulator.
+        Whether no thread of the launch wrote it on the simulator.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class ArrayDifference:
     def values(self) -> str:
         """The two values, in words."""
         here, there = self.bits
-        nobody = ", which nothing wrote there" if self.unwritten else ""
+        nobody = ", where the launch did not write it" if self.unwritten else ""
         return (
             f"{self.simulator} ({here}) on the simulator{nobody}, {self.other} ({there}) on the other device"
         )

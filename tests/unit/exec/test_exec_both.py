@@ -26,7 +26,7 @@ from simwarp.exec.server import Server
 from simwarp.faults import KernelFault, LaunchError, OutOfBounds
 from simwarp.run import Both, ChipTimeoutError
 from simwarp.run.both.devices import Apart, Here
-from simwarp.run.both.program_launch import Contents, ProgramLaunch
+from simwarp.run.both.program_launch import Contents, ProgramLaunch, repeated
 from support.fatbins import entry, fatbin
 
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -248,6 +248,16 @@ def test_a_variable_that_differs_is_named():
     assert launch.compared.register == "%r3"
 
 
+def test_an_element_that_only_the_second_device_writes_has_no_writer():
+    program = Program(Edited(Device(checks="off"), "setp.ge.u32 %p, %r2, %r1", "setp.gt.u32 %p, %r2, %r1"))
+    x = program.array(TENTHS)
+    program.launch(program.kernel(SCALE, "scale"), x, 3, format="QI")
+    (launch,) = program.held.different.values()
+    assert launch.compared.differences[0].element == "x[3]"
+    assert launch.compared.writer is None
+    assert "on the simulator, where the launch did not write it, " in str(launch)
+
+
 def test_an_array_behind_a_pointer_in_memory_has_the_type_that_was_stored():
     program = Program(Edited(Device(checks="off"), "%r1, 7;", "%r1, 8;"))
     value = program.array(np.uint32([5, 6]))
@@ -396,7 +406,72 @@ def test_a_kernel_that_fails_on_the_chip_alone_is_a_finding():
     assert list(program.held.refused.values()) == [[2]]
 
 
-# The process of the GPU, and the command
+# A GPU, its process, and the command
+
+
+class Gpu:
+    """A device that is not simulated, with memory at any address; its one kernel adds 1 to each byte."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, Any] = {}
+        self.done: list[Any] = []
+        self.name = "a GPU"
+
+    def load(self, ptx):
+        self.done.append(("load", ptx.text))
+        return self
+
+    def place_of(self, variable):
+        return {"total": 0x7000, "factor": 0x7100}[variable], 4
+
+    def kernel(self, name):
+        return partial(self.launch, name)
+
+    def launch(self, name, *asked, **how):
+        self.done.append((name, asked, how))
+        for address in self.memory:
+            self.memory[address] = self.memory[address] + np.uint8(1)
+
+    def synchronize(self):
+        self.done.append("wait")
+
+
+class Array:
+    def __init__(self, device, address, shape, dtype, keep=None):
+        self.device, self.address, self.size = device, address, shape[0]
+        assert dtype == np.uint8
+
+    def upload(self, host):
+        assert host.size == self.size
+        self.device.memory[self.address] = host.copy()
+
+    def download(self):
+        return self.device.memory[self.address]
+
+
+def test_a_gpu_has_memory_at_the_programs_addresses_and_variables_at_its_own(monkeypatch):
+    kept = []
+    monkeypatch.setattr("gpu.cuda.arrays.CudaArray", Array)
+    monkeypatch.setattr(
+        "gpu.cuda.placed.array_at", lambda device, at, size: Array(device, at, (size,), np.dtype(np.uint8))
+    )
+    monkeypatch.setattr("gpu.cuda.placed.keep_only", lambda device, ranges: kept.extend(ranges))
+    chip, asked = Gpu(), Edited(Device(checks="off"))
+    scaled(asked)
+    (launch,) = asked.asked
+    began = []
+    after = repeated(chip, launch, lambda: began.append(len(chip.memory)))
+    assert {*chip.memory} == {*launch.contents} - {"total", "factor"} | {0x7000, 0x7100}
+    assert began == [len(launch.contents)]  # all is there before the launch
+    assert sorted(kept) == [(key, 16) for key in launch.contents if isinstance(key, int)]
+    assert {key: (data - 1).tolist() for key, data in after.items()} == {
+        key: data.tolist() for key, data in launch.contents.items()
+    }
+    _, (name, (grid, block, *parameters), how), wait = chip.done
+    assert (name, grid, block) == ("scale", (1, 1, 1), (32, 1, 1))
+    assert parameters == [*launch.parameters]
+    assert how == {"shared": 0, "cooperative": False, "cluster": None}
+    assert wait == "wait"
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ CALLS = {
     "cuMemAddressFree": "give_back",
     "cuMemCreate": "create",
     "cuMemMap": "map",
+    "cuMemUnmap": "unmap",
     "cuMemRelease": "release",
     "cuMemSetAccess": "give_access",
 }
@@ -65,6 +66,11 @@ class Driver:
         self.mapped[address] = memory
         return (self._ok,)
 
+    def unmap(self, address, size):
+        assert size == PAGE
+        del self.mapped[address], self.usable[address]
+        return (self._ok,)
+
     def release(self, memory):
         self.memory.remove(memory)
         return (self._ok,)
@@ -106,6 +112,16 @@ def test_neighbours_share_pages_and_long_arrays_have_several(driver):
     for address, size in ((BASE, 8), (BASE + PAGE - 8, 8), (BASE + PAGE - 8, 9), (BASE, 3 * PAGE)):
         placed.array_at(DEVICE, address, size)
     assert sorted(found.mapped) == [BASE, BASE + PAGE, BASE + 2 * PAGE]
+
+
+def test_pages_that_nobody_needs_are_given_back(driver):
+    found = driver(room=3)
+    placed.array_at(DEVICE, BASE, 3 * PAGE)
+    placed.keep_only(DEVICE, [(BASE + PAGE, 5), (BASE + PAGE, 0), (BASE + PAGE + 8, 8)])
+    assert [*found.mapped] == [*found.usable] == [BASE + PAGE]
+    assert found.reserved == {(BASE + PAGE, PAGE)}
+    placed.array_at(DEVICE, BASE + 8 * PAGE, 2 * PAGE)
+    assert len(found.mapped) == 3
 
 
 def test_another_address_is_given_back_and_said(driver):

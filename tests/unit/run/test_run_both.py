@@ -205,7 +205,7 @@ def test_an_element_that_only_the_other_device_writes_has_no_writer_here():
     check(planted, compared)
     assert compared.writer is None
     assert compared.differences[0].unwritten
-    assert ", which nothing wrote there, 0 (0x00000000) on the other device" in str(compared)
+    assert ", where the launch did not write it, 0 (0x00000000) on the other device" in str(compared)
 
 
 def test_variables_have_their_initial_values_in_each_launch():
