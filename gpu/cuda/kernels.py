@@ -46,6 +46,13 @@ class CudaModule:
             self._kernels[name] = CudaKernel(self._module, name, parameter_types(self._ptx, name))
         return self._kernels[name]
 
+    def place_of(self, variable: str) -> tuple[int, int]:
+        """Address and size of a variable, by its name in the PTX; raises the driver's error without one."""
+        address, size = value_of(
+            bindings.cuModuleGetGlobal(self._module, variable.encode()), _unknown_variable, variable
+        )
+        return int(address), int(size)
+
 
 class CudaKernel:
     """A kernel on the GPU.
@@ -118,6 +125,11 @@ def _unloadable(status: Any, image: bytes) -> Exception:
 def _unknown(status: Any, name: str) -> Exception:
     """The error for a name of a kernel that PTX does not have."""
     return load().LogicError(f"kernel {name} cannot be found: {status.name}")
+
+
+def _unknown_variable(status: Any, name: str) -> Exception:
+    """The error for a name of a variable that loaded PTX does not have."""
+    return load().LogicError(f"variable {name} cannot be found: {status.name}")
 
 
 def _dim(what: str, extent: Any) -> Dim:

@@ -13,7 +13,8 @@ from typer.core import TyperGroup
 
 from simwarp.checks import read_checks
 from simwarp.cli.findings import GitHub, Sarif, check_outputs, export
-from simwarp.cli.output import STOPPED, Json, print_json, write_text
+from simwarp.cli.output import STOPPED, Json, SimOrBoth, print_json, write_text
+from simwarp.cli.run_both import Anyway, Bits, Bound, Seconds, beside_a_gpu, settings
 
 PROGRAM = "PROGRAM"
 """The name of the hidden subcommand that runs a program; `ExecGroup` inserts it."""
@@ -67,7 +68,29 @@ def exec_command(
     error_exitcode: Annotated[
         int | None, typer.Option(min=0, max=255, help="The exit code if something was found.")
     ] = None,
-    cc: Annotated[str, typer.Option(help="The compute capability to simulate, 9.0 by default.")] = "",
+    device: Annotated[
+        SimOrBoth,
+        typer.Option(help="The simulator; or both: each launch is held against a GPU."),
+    ] = SimOrBoth.sim,
+    bits: Bits = False,
+    bound: Bound = False,
+    rtol: Annotated[
+        float | None,
+        typer.Option(min=0, help="With --device both: floats may differ by atol + rtol * |simulator's|."),
+    ] = None,
+    atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.")] = None,
+    schedules: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --device both: an answer of the GPU that one of so many schedules gives is legal.",
+        ),
+    ] = None,
+    compare_anyway: Anyway = False,
+    chip_seconds: Seconds = None,
+    cc: Annotated[
+        str, typer.Option(help="The compute capability to simulate, by default 9.0, or that of the GPU.")
+    ] = "",
     budget: Annotated[
         int, typer.Option(min=1, help="The most steps of a launch; a step is an instruction of some lanes.")
     ] = 10**8,
@@ -88,19 +111,24 @@ def exec_command(
     from simwarp.exec.program import execute
 
     chosen = read_checks(checks) if checks else None
+    flags: dict[str, Any] = {"bits": bits, "bound": bound, "anyway": compare_anyway}
+    numbers: dict[str, Any] = {"rtol": rtol, "atol": atol, "schedules": schedules, "seconds": chip_seconds}
+    both = settings(device, **flags, **numbers)
     check_outputs(sarif, github, as_json)
-    done = execute(
-        program,
-        arguments or (),
-        cc=read_capability(cc) or (9, 0),
-        checks=chosen,
-        budget=budget,
-        schedule=schedule.value,
-        seed=seed,
-        nvcc=read_options(nvcc),
-        quiet=as_json,
-        stdout=_STDERR if as_json else None,
-    )
+    with beside_a_gpu():
+        done = execute(
+            program,
+            arguments or (),
+            cc=read_capability(cc),
+            device=both,
+            checks=chosen,
+            budget=budget,
+            schedule=schedule.value,
+            seed=seed,
+            nvcc=read_options(nvcc),
+            quiet=as_json,
+            stdout=_STDERR if as_json else None,
+        )
     if report is not None:
         write_text(report, json.dumps(done.to_json(), indent=2, default=str) + "\n", "--report")
     if as_json:
@@ -110,4 +138,4 @@ def exec_command(
     export(done.all_findings, sarif, github, {program.name: str(program)})
     if done.returncode is None:
         return STOPPED
-    return error_exitcode if error_exitcode is not None and done.errors else done.exit_code
+    return error_exitcode if error_exitcode is not None and not done.clean else done.exit_code

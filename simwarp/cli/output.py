@@ -55,6 +55,13 @@ class OneDevice(StrEnum):
     cuda = "cuda"
 
 
+class SimOrBoth(StrEnum):
+    """Values of ``--device`` of a command that runs the simulator, alone or beside a GPU."""
+
+    sim = "sim"
+    both = "both"
+
+
 class Where(StrEnum):
     """Values of ``--device`` of a command that can compare two devices."""
 

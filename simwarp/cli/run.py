@@ -26,7 +26,7 @@ from simwarp.checks import read_checks
 from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.findings import GitHub, Sarif, check_outputs, export
 from simwarp.cli.output import Json, OneDevice, Where, as_options, cuda_device, print_json, wide_console
-from simwarp.cli.run_both import Anyway, Bisect, Bits, Seconds, opened, settings
+from simwarp.cli.run_both import Anyway, Bisect, Bits, Bound, Seconds, opened, settings
 from simwarp.cli.run_compiler import (
     CompilerOptions,
     Debug,
@@ -109,7 +109,12 @@ def run_command(
     ] = None,
     checks: CheckActions = None,
     schedules: Annotated[
-        int | None, typer.Option(min=2, help="Compare the results of this many schedules.")
+        int | None,
+        typer.Option(
+            min=2,
+            help="Compare the results of this many schedules; with --device both: an answer of the GPU that "
+            "one of them gives is legal.",
+        ),
     ] = None,
     device: Annotated[
         Where, typer.Option(help="The simulator, a GPU, or both held against each other.")
@@ -139,7 +144,8 @@ def run_command(
         ),
     ] = None,
     atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.")] = None,
-    bits: Bits = None,
+    bits: Bits = False,
+    bound: Bound = False,
     bisect: Bisect = False,
     compare_anyway: Anyway = False,
     chip_seconds: Seconds = None,
@@ -159,7 +165,10 @@ def run_command(
 
     launch = LaunchOptions(file, kernel, grid, block, arg or [], set_ or [], shared, cooperative, cluster)
     words = launch.words
-    both = settings(device, bits, bisect, compare_anyway, chip_seconds, rtol, atol)
+    flags: dict[str, Any] = {"bits": bits, "bound": bound, "bisect": bisect, "anyway": compare_anyway}
+    numbers: dict[str, Any] = {"rtol": rtol, "atol": atol, "schedules": schedules}
+    both = settings(device, of_one=numbers, seconds=chip_seconds, **flags, **numbers)
+    compared_here = 0 if both is not None else schedules
     if device is Where.cuda and any([observe, checks, cc, schedules]):
         raise SchemeError(
             "--device cuda with --observe, --checks, --schedules or --cc\n"
@@ -187,14 +196,14 @@ def run_command(
             Device,
             cc=simulated,
             multiprocessors=multiprocessors_of(simulated),
-            checks=read_checks(checks or _default_checks(schedules, compare_anyway)),
+            checks=read_checks(checks or _default_checks(compared_here, compare_anyway)),
             instruction_budget=budget,
         )
         printed = io.StringIO()
         compared = read_expected(expect or [], words, rtol, atol)
         _make_folder(output)
         check_outputs(sarif, github, as_json)
-        tolerant = bool(compared) or (both is not None and both.counts_operations)
+        tolerant = bool(compared) or (both is not None and both.bound)
         counted = FloatOperations() if tolerant and hardware is None else None
         with block_bar(file.name, console) as bar:
             observers = [*bar, *([counted] if counted else [])]
@@ -204,7 +213,7 @@ def run_command(
             )
             try:
                 outcome.result = run_on(target, work)
-                outcome.differences = compare(simulator, work, schedules) if schedules else None
+                outcome.differences = compare(simulator, work, compared_here) if compared_here else None
             except KernelFault as fault:
                 outcome.fault = fault
             except MemoryError:

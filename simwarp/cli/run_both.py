@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,6 @@ from rich.console import Console
 
 from reference.errors import NoGpuError, SchemeError
 from simwarp.cli.output import Where
-from simwarp.faults import KernelFault
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from simwarp.run.tolerance import FloatOperations
     from simwarp.run.work import Work
 
-Bits = Annotated[
-    bool | None,
+Bits = Annotated[bool, typer.Option("--bits", help="With --device both: equal bits, the default.")]
+Bound = Annotated[
+    bool,
     typer.Option(
-        "--bits/--no-bits",
-        help="With --device both: equal bits, the default; or floats within the run's roundings.",
+        "--bound", help="With --device both: floats may differ by what the run's roundings explain."
     ),
 ]
 Bisect = Annotated[
@@ -43,33 +42,36 @@ Seconds = Annotated[
     typer.Option(metavar="SECONDS", help="With --device both: how long the GPU may run a launch; 60."),
 ]
 
+_OPTIONS = {
+    "bits": "--bits",
+    "bound": "--bound",
+    "bisect": "--bisect",
+    "anyway": "--compare-anyway",
+    "schedules": "--schedules",
+    "rtol": "--rtol",
+    "atol": "--atol",
+    "seconds": "--chip-seconds",
+}
+"""The options by the names of `Both`."""
 
-def settings(
-    device: Where,
-    bits: bool | None,
-    bisect: bool,
-    anyway: bool,
-    seconds: float | None,
-    rtol: float | None,
-    atol: float | None,
-) -> Both | None:
-    """The settings of ``--device both``; None for one device, for which these options are an error."""
+
+def settings(device: str, of_one: Collection[str] = (), **given: Any) -> Both | None:
+    """The settings of ``--device both``; None for one device.
+
+    ``given`` are parameters of `Both`, None or False for an option that was not given. For one device such an
+    option is an error, unless ``of_one`` names it.
+    """
     from simwarp.run.both.settings import Both
 
-    given = {
-        "--bits" if bits else "--no-bits": bits is not None,
-        "--bisect": bisect,
-        "--compare-anyway": anyway,
-        "--chip-seconds": seconds is not None,
-    }
-    if device is not Where.both:
-        names = [name for name, is_given in given.items() if is_given]
-        if names:
-            raise SchemeError(
-                f"{', '.join(names)} with --device {device}\nthese compare two devices\ngive --device both"
-            )
-        return None
-    return Both(None, bits, rtol, atol, bisect, anyway, 60.0 if seconds is None else seconds)
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    if device == Where.both:
+        return Both(**given)
+    foreign = [_OPTIONS[name] for name in given if name not in of_one]
+    if foreign:
+        raise SchemeError(
+            f"{', '.join(foreign)} with --device {device}\nthese compare two devices\ngive --device both"
+        )
+    return None
 
 
 @contextmanager
@@ -81,15 +83,21 @@ def opened(both: Both | None, console: Console) -> Generator[Second | None]:
         yield None
         return
     with ExitStack() as stack:
-        try:
-            with console.status("starting the GPU"):
-                chip = stack.enter_context(second_device(both))
-        except NoGpuError as error:
-            raise NoGpuError(
-                f"{str(error).splitlines()[0]}\n--device both needs a GPU beside the simulator\n"
-                "give --device sim, or run it on a machine with one"
-            ) from None
+        with beside_a_gpu(), console.status("starting the GPU"):
+            chip = stack.enter_context(second_device(both))
         yield chip
+
+
+@contextmanager
+def beside_a_gpu() -> Generator[None]:
+    """Say what to do where there is no GPU."""
+    try:
+        yield
+    except NoGpuError as error:
+        raise NoGpuError(
+            f"{str(error).splitlines()[0]}\n--device both needs a GPU beside the simulator\n"
+            "give --device sim, or run it on a machine with one"
+        ) from None
 
 
 def compared(
@@ -114,16 +122,6 @@ def compared(
 def command(words: Sequence[str]) -> str:
     """The command that was typed, without its options for reports, so that it compares again."""
     return shlex.join(["simwarp", "run", *(word for word in words if word not in ("--json", "--github"))])
-
-
-def undefined(work: Work, faults: list[KernelFault]) -> NotComparedError:
-    """The error for a kernel with findings, in the words of the command line."""
-    from simwarp.ptx.mangled_names import readable
-    from simwarp.run.both.settings import NotComparedError
-
-    error = NotComparedError.of(faults, readable(work.kernel.name))
-    error.args = (str(error).replace("with anyway=True", "with --compare-anyway"),)
-    return error
 
 
 def to_json(found: Compared | None, refused: NotComparedError | None) -> dict[str, Any] | None:

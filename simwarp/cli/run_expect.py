@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference.errors import SchemeError, ShapeError
 from simwarp.cli.files import read_array
-from simwarp.cli.run_both import compared, to_json, undefined
+from simwarp.cli.run_both import compared, to_json
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import Word
 from simwarp.faults import KernelFault
@@ -190,11 +190,12 @@ class ComparedOutcome(Outcome):
         words: Sequence[str],
     ) -> None:
         """Hold the result against that of a GPU, unless the simulator has findings."""
+        from simwarp.ptx.mangled_names import readable
         from simwarp.run.both.settings import NotComparedError
 
         errors = [fault for fault in self.faults if fault.severity == "error"]
         if self.result is None or (errors and not both.anyway):
-            self.refused = undefined(self.work, errors)
+            self.refused = NotComparedError.of(errors, readable(self.work.kernel.name))
             return
         try:
             self.both = compared(self.work, self.result, both, chip, simulator, self.counted, console, words)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from simwarp.device.module import Kernel
 from simwarp.elements import Shape
@@ -21,7 +24,9 @@ class ArgumentNames:
         syntax = kernel.module.syntax.entries[kernel.name]
         types = parameter_types(syntax, kernel.module.sources)
         self._names = parameter_names(syntax, kernel.module.sources)
-        self._sizes = [_element(types[i]) if i < len(types) else 0 for i in range(len(self._names))]
+        elements = [pointee(types[i]) if i < len(types) else None for i in range(len(self._names))]
+        self._sizes = [0 if one is None else one.itemsize for one in elements]
+        self._types = [None if one is None else one.dtype for one in elements]
 
     def give(self, arguments: Sequence[bytes], memory: Memory) -> None:
         """Name the allocations whose start an argument points to; an allocation keeps its first name."""
@@ -37,8 +42,14 @@ class ArgumentNames:
             if size and allocation.size % size == 0:
                 allocation.find_shape = partial(Shape, size, (allocation.size // size,))
 
-
-def _element(pointer: str) -> int:
-    """The size in bytes of a C++ pointer's elements; 0 if unknown."""
-    found = pointee(pointer)
-    return 0 if found is None else found.itemsize
+    def pointees(
+        self, arguments: Sequence[bytes], memory: Memory
+    ) -> dict[int, tuple[str, np.dtype[Any] | None]]:
+        """The allocations into which arguments point, by address: their names here, and types of numbers."""
+        found: dict[int, tuple[str, np.dtype[Any] | None]] = {}
+        for name, dtype, argument in zip(self._names, self._types, arguments, strict=False):
+            if name and len(argument) == _POINTER:
+                allocation = memory.find(int.from_bytes(argument, "little"))
+                if allocation is not None:
+                    found.setdefault(allocation.base, (name, dtype))
+        return found

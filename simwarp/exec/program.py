@@ -10,11 +10,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from reference.errors import FormatError, InputFileError
+from reference.errors import FormatError, InputFileError, SchemeError
 from simwarp.checks import KINDS, NOTED, STRICT, for_all
 from simwarp.chips.chips import multiprocessors_of
 from simwarp.device.device import Device
@@ -24,10 +25,13 @@ from simwarp.exec.codes import STOPPING
 from simwarp.exec.device_memory import DeviceMemory
 from simwarp.exec.elf import read_elf
 from simwarp.exec.fatbin import BUILD_WITH, choose_ptx, read_fatbins
+from simwarp.exec.holder import Holder
 from simwarp.exec.protocol import FD_VARIABLE, receive, send
 from simwarp.exec.python_scripts import NO_NVVM, numba_home, pycuda_settings, script_command
 from simwarp.exec.report import Report
 from simwarp.exec.server import Server
+from simwarp.run.both.devices import second_device
+from simwarp.run.both.settings import Both
 
 _GRACE = 2.0
 """Seconds that an interrupted program has to end by itself."""
@@ -37,7 +41,8 @@ def execute(
     program: Path,
     arguments: Sequence[str] = (),
     *,
-    cc: tuple[int, int] = (9, 0),
+    cc: tuple[int, int] | None = None,
+    device: Any = None,
     checks: str | Mapping[str, str] | None = None,
     budget: int | None = 10**8,
     schedule: str = "lowest pc",
@@ -57,8 +62,10 @@ def execute(
         (``.py``) of Numba or of another package that uses the driver.
     arguments : sequence of str
         Of the program.
-    cc : (int, int)
-        The compute capability to simulate.
+    cc : (int, int), optional
+        The compute capability to simulate, by default 9.0, or that of the second device.
+    device : optional
+        "both" or a `simwarp.run.Both` holds each launch against a second device, see `Report.both`.
     checks : str or mapping of str to str, optional
         The action for faults, as in `simwarp.Device`; kinds that are not named have their default: those at
         which a chip stops are raised, the others are collected.
@@ -89,20 +96,17 @@ def execute(
     it is not a regular file
     give a program, or its source (.cu)
     """
-    with _terminable(), tempfile.TemporaryDirectory(prefix="simwarp-exec-") as folder:
-        command, more, of_numba = [str(program), *arguments], dict[str, str](), dict[str, str]()
-        if program.suffix == ".py":
-            command = script_command(_readable(program), arguments)
-            of_numba = numba_home(Path(folder))
-            more = of_numba | pycuda_settings()
-        elif program.suffix == ".cu":
-            command[0] = str(_built(program, Path(folder), cc, nvcc))
-        else:
-            check_program(program, cc)
+    both = _both(device)
+    with ExitStack() as stack:
+        stack.enter_context(_terminable())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simwarp-exec-")))
+        chip = None if both is None else stack.enter_context(second_device(both))
+        cc = cc or ((9, 0) if chip is None else chip.compute_capability)
+        command, more, notes = _prepared(program, arguments, folder, cc, nvcc)
         report = Report(command, quiet=quiet)
-        if program.suffix == ".py" and not of_numba and b"numba" in program.read_bytes():
-            report.note(NO_NVVM)
-        device = Device(
+        for note in notes:
+            report.note(note)
+        simulator = Device(
             cc,
             checks=_checks(checks),
             instruction_budget=budget,
@@ -111,9 +115,36 @@ def execute(
             multiprocessors=multiprocessors_of(cc),
             memory=DeviceMemory.new_space(),
         )
-        report.device = device.name
-        _run(Server(device, report, memory_limit()), report, stdout, more)
+        report.device = simulator.name
+        server = Server(simulator, report, memory_limit())
+        if both is not None and chip is not None:
+            server.holder = Holder(both, chip, simulator, report)
+        _run(server, report, stdout, more)
     return report
+
+
+def _both(device: Any) -> Both | None:
+    """The settings of a comparison; None for the simulator alone."""
+    if device is not None and device != "both" and not isinstance(device, Both):
+        raise SchemeError(
+            f"execute: device is a {type(device).__name__}\na program runs on a simulated device\n"
+            'pass device="both" or a Both, or omit it'
+        )
+    return Both() if device == "both" else device
+
+
+def _prepared(
+    program: Path, arguments: Sequence[str], folder: Path, cc: tuple[int, int], nvcc: Sequence[str]
+) -> tuple[list[str], dict[str, str], list[str]]:
+    """The command that runs a program, built if need be, with its environment variables, and notes."""
+    if program.suffix == ".py":
+        command, of_numba = script_command(_readable(program), arguments), numba_home(folder)
+        lacks = not of_numba and b"numba" in program.read_bytes()
+        return command, of_numba | pycuda_settings(), [NO_NVVM] * lacks
+    if program.suffix == ".cu":
+        return [str(_built(program, folder, cc, nvcc)), *arguments], {}, []
+    check_program(program, cc)
+    return [str(program), *arguments], {}, []
 
 
 def check_program(program: Path, cc: tuple[int, int]) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from reference.values import shortened
+from simwarp.exec.held_launches import HeldLaunches
 from simwarp.faults import KernelFault, Place
 from simwarp.findings import Finding
 from simwarp.ptx.mangled_names import readable
@@ -50,6 +51,8 @@ class Report:
     seconds : float
     quiet : bool
         Whether findings are printed only at the end, by the caller.
+    both : HeldLaunches, optional
+        What came of holding the launches against a second device.
     """
 
     command: Sequence[str] = ()
@@ -65,6 +68,7 @@ class Report:
     unfreed: int = 0
     seconds: float = 0.0
     quiet: bool = False
+    both: HeldLaunches | None = None
     _same: dict[object, list[KernelFault]] = field(
         default_factory=dict[object, list[KernelFault]], repr=False
     )
@@ -76,7 +80,7 @@ class Report:
         if len(same) == 1:
             self.findings.append(fault)
             more = f"\n{fault.more}" if fault.more else ""
-            self._print(styled(Finding.of(fault).lines()).append(more.replace(_OF_PYTHON, _OF_COMMAND)))
+            self.show(styled(Finding.of(fault).lines()).append(more.replace(_OF_PYTHON, _OF_COMMAND)))
 
     @property
     def errors(self) -> list[KernelFault]:
@@ -84,8 +88,18 @@ class Report:
         return [fault for fault in self.findings if fault.severity == "error"]
 
     @property
+    def clean(self) -> bool:
+        """Whether there are neither errors nor differences from a second device."""
+        return not self.errors and not (self.both is not None and self.both.different)
+
+    @property
+    def launches(self) -> int:
+        """The number of launches."""
+        return sum(self.kernels.values())
+
+    @property
     def all_findings(self) -> list[Finding]:
-        """The findings with their counts, then notes on calls that failed or are unsupported."""
+        """The findings and differences with their counts, then notes on calls that failed or are missing."""
         failed = [
             Finding(
                 f"{function} returned {error}",
@@ -97,7 +111,8 @@ class Report:
             )
             for (function, error), count in (*self.failed.items(), *self._missing)
         ]
-        return [*(replace(Finding.of(fault), count=self.count_of(fault)) for fault in self.findings), *failed]
+        found = [replace(Finding.of(fault), count=self.count_of(fault)) for fault in self.findings]
+        return [*found, *([] if self.both is None else self.both.findings), *failed]
 
     @property
     def _missing(self) -> list[tuple[tuple[str, str], int]]:
@@ -111,7 +126,7 @@ class Report:
         """Add a note to the report and print it, unless it was added before."""
         if text not in self.notes:
             self.notes.append(text)
-            self._print(text)
+            self.show(text)
 
     def lacks(self, function: str) -> None:
         """Count a call of a function that the runtime lacks."""
@@ -139,12 +154,13 @@ class Report:
             lines.append(
                 "the program did not load this runtime: it has a libcudart of its own, or calls none"
             )
+        lines += [] if self.both is None else [str(self.both)]
         kinds = Counter(fault.check or type(fault).__name__ for fault in self.errors)
         found = ", ".join(f"{kind} {count}" for kind, count in kinds.items())
         notes = len(self.findings) - len(self.errors)
         found = f" ({found})" * bool(found) + f", {_counted(notes, 'note')}" * bool(notes)
         lines.append(
-            f"simwarp exec: {_counted(sum(self.kernels.values()), 'launch', 'launches')} of "
+            f"simwarp exec: {_counted(self.launches, 'launch', 'launches')} of "
             f"{_counted(len(self.kernels), 'kernel')}, {_counted(len(self.errors), 'finding')}"
             f"{found}, {self._ended}, {self.seconds:.1f} s"
         )
@@ -168,6 +184,7 @@ class Report:
                 for (function, error), count in self.failed.items()
             ],
             "notes": self.notes,
+            "both": None if self.both is None else self.both.to_json(),
             "unfreed_bytes": self.unfreed,
             "seconds": round(self.seconds, 3),
         }
@@ -182,7 +199,8 @@ class Report:
         """Count a launch of a kernel, given its name in the PTX."""
         self.kernels[readable(kernel)] += 1
 
-    def _print(self, text: str | Text) -> None:
+    def show(self, text: str | Text) -> None:
+        """Print a text on standard error, unless the report is quiet."""
         if not self.quiet:
             Console(stderr=True, markup=False, highlight=False, soft_wrap=True).print(text, end="\n\n")
 

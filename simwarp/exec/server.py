@@ -8,10 +8,12 @@ import re
 import struct
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import cast
 
+from reference.devices.launch import Dim
 from reference.errors import FormatError, MissingExtraError, SimwarpError
 from simwarp.chips.chips import chip_of
 from simwarp.device.device import Device
@@ -24,9 +26,11 @@ from simwarp.exec.codes import Error, error_of, error_of_launch
 from simwarp.exec.device_memory import CallFault, DeviceMemory
 from simwarp.exec.fatbin import image_text
 from simwarp.exec.grid_library import is_device_runtime, with_grid_library
+from simwarp.exec.holder import Holder
 from simwarp.exec.link import limit_registers, link_texts
 from simwarp.exec.protocol import Kind, Message, Reply, Request
 from simwarp.exec.report import Report
+from simwarp.exec.snapshot import Asked, Snapshot
 from simwarp.exec.texture_objects import read_surface, read_texture
 from simwarp.exec.tiled_maps import encode_tiled
 from simwarp.faults import (
@@ -39,7 +43,7 @@ from simwarp.faults import (
 from simwarp.program.link import size_of
 from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.spaces import to_generic
-from simwarp.run.source import with_named_files
+from simwarp.run.source import Loadable, with_named_files
 from simwarp.textures import Surface, Texture
 
 _SIZE = struct.Struct("=Q")
@@ -60,6 +64,7 @@ class Function:
     sizes: list[int]
     dynamic: int
     names: ArgumentNames
+    loaded: Loadable  # its module's text
 
 
 class RequestError(Exception):
@@ -77,7 +82,9 @@ class Server:
         self.device, self.report = device, report
         self.memory = DeviceMemory(device, memory_limit)
         self.modules: list[Module] = []
+        self.holder: Holder | None = None
         self.functions: list[Function] = []
+        self._loaded: list[Loadable] = []
         self._objects: dict[int, Handle] = {}
         self._shown = 0
         self._printed = io.StringIO()
@@ -132,8 +139,9 @@ class Server:
 
     def _load(self, message: Message) -> Reply:
         try:
-            ptx = image_text(bytes(message.data), self.device.compute_capability)
-            self.modules.append(self.device.load(with_named_files(ptx)))
+            loaded = with_named_files(image_text(bytes(message.data), self.device.compute_capability))
+            self.modules.append(self.device.load(loaded))
+            self._loaded.append(loaded)
         except (FormatError, LaunchError) as error:
             self.report.note(str(error))
             raise RequestError(Error.NoKernelImageForDevice) from None
@@ -163,7 +171,8 @@ class Server:
         kernel = module.kernel(name)
         sizes = [size_of(parameter) for parameter in kernel.program.parameters]
         dynamic = max(_WITHOUT_OPT_IN - kernel.program.shared_size, 0)
-        self.functions.append(Function(kernel, sizes, dynamic, ArgumentNames(kernel)))
+        loaded = self._loaded[message.arguments[0] - 1]
+        self.functions.append(Function(kernel, sizes, dynamic, ArgumentNames(kernel), loaded))
         offsets = [kernel.program.parameter_offsets[one.name] for one in kernel.program.parameters]
         return Reply(values=[len(self.functions)], data=struct.pack(f"={2 * len(sizes)}I", *sizes, *offsets))
 
@@ -221,17 +230,26 @@ class Server:
             at += size
         self.memory.mark_written()
         function.names.give(arguments, self.device.memory)
+        asked = Asked(
+            cast("Dim", tuple(grid)),
+            cast("Dim", tuple(block)),
+            tuple(arguments),
+            shared,
+            bool(flags & _COOPERATIVE),
+            cast("Dim", tuple(cluster)) if prod(cluster) else None,
+        )
         refused = False
         try:
-            function.kernel(
-                grid,
-                block,
-                *arguments,
-                shared=shared,
-                cooperative=bool(flags & _COOPERATIVE),
-                cluster=cluster if prod(cluster) else None,
-                dependent=bool(flags & _DEPENDENT),
-            )
+            with self._held(function, asked):
+                function.kernel(
+                    grid,
+                    block,
+                    *arguments,
+                    shared=shared,
+                    cooperative=asked.cooperative,
+                    cluster=asked.cluster,
+                    dependent=bool(flags & _DEPENDENT),
+                )
         except LaunchError as error:
             refused, name = True, function.kernel.name
             self.report.note(str(error).replace(name, readable(name)))
@@ -240,6 +258,13 @@ class Server:
             if not refused:
                 self.report.launched(function.kernel.name)
             self._show_collected()
+
+    def _held(self, function: Function, asked: Asked) -> AbstractContextManager[None]:
+        """A ``with`` block whose launch is held against a second device, if that was asked for."""
+        if self.holder is None:
+            return nullcontext()
+        snapshot = Snapshot(function.kernel, self.modules, function.loaded)
+        return self.holder.holds(snapshot, asked, function.names)
 
     def _check_opt_in(self, function: Function, shared: int) -> None:
         """Raise for more dynamic shared memory than the program has opted in to."""

@@ -320,7 +320,7 @@ def _simulator(work: Work, of_device: DeviceOptions) -> Device:
 
 def _run_on_both(both: Both, source: Any, launch: _Request, of_device: DeviceOptions) -> Result:
     """Run the launch on the simulator and on a second device, and compare the outputs."""
-    counted = FloatOperations() if both.counts_operations else None
+    counted = FloatOperations() if both.bound else None
     if both.anyway:
         of_device.setdefault("checks", "report")
     if counted is not None:

@@ -59,6 +59,11 @@ class Pointee(NamedTuple):
         """The bytes of one element of the array that the parameter points to."""
         return self.size * self.lanes
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype of a number; that of its bits for a type that NumPy lacks."""
+        return np.dtype(f"u{self.size}" if self.name in _WITHOUT_DTYPE else self.name)
+
     def holds(self, dtype: np.dtype[Any]) -> bool:
         """True if an array's numbers are of this type, or are integers of the other sign."""
         one, _ = numbers_of(dtype)

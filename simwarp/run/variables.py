@@ -13,7 +13,7 @@ from reference.errors import SchemeError
 from simwarp.device.parameters import scalar
 from simwarp.faults import LaunchError
 from simwarp.program.call_graph import CallGraph
-from simwarp.program.link import size_of
+from simwarp.program.link import size_of, symbol_of
 from simwarp.ptx.mangled_names import choose, listed, readable
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Function, Group, Module, Operand, Symbol, Variable
@@ -119,17 +119,22 @@ def unset(module: Module, kernel: Function, values: Mapping[str, Any]) -> list[s
     empty = [
         v.name for v in module.variables if v.space == "const" and not v.initial and v.name not in values
     ]
-    if not empty:
-        return []
+    named = used(module, kernel) if empty else set[str]()
+    return [readable(name) for name in empty if name in named]
+
+
+def used(module: Module, kernel: Function) -> set[str]:
+    """The symbols that a kernel and its callees name, and those of variables that they declare."""
     reached = [module.functions[name] for name in CallGraph(module).reached(kernel.name)]
-    named = {
+    functions = (kernel, *reached)
+    own = {symbol_of(variable, function) for function in functions for variable in function.variables}
+    return own | {
         name
-        for function in (kernel, *reached)
+        for function in functions
         for instruction in function.instructions
         for operand in instruction.operands
         for name in _named(operand)
     }
-    return [readable(name) for name in empty if name in named]
 
 
 def _named(operand: Operand) -> Iterator[str]:

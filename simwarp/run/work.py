@@ -62,7 +62,7 @@ class Work:
             "cluster": self.cluster,
         }
         begins()
-        with _hardware_faults(device):
+        with hardware_faults(device):
             kernel(self.grid, self.block, *(a.value for a in arguments), **options)
             device.synchronize()
 
@@ -81,7 +81,7 @@ class Work:
 
 
 @contextmanager
-def _hardware_faults(device: Any) -> Generator[None]:
+def hardware_faults(device: Any) -> Generator[None]:
     """Convert the exception of a failed launch on a GPU to a `KernelFault`."""
     try:
         yield

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from reference.errors import SchemeError
 from reference.values import shortened
 from simwarp.verify.case import Case
 from simwarp.verify.compare import CUDA, SIMULATOR, Checked, Devices, Mismatch, check, tiers_of
@@ -155,6 +156,11 @@ def verify(
     progress : callable
         Called with the outcome so far, after every input or, with several processes, four times a second.
 
+    Raises
+    ------
+    SchemeError
+        If two cases have one name, as cases without a name whose kernels' functions are called the same.
+
     Examples
     --------
     >>> from simwarp.verify import CASES, simulator
@@ -163,6 +169,7 @@ def verify(
     [('reference', 1, 0), ('listing', 1, 0), ('simulator', 1, 0)]
     """
     start, cases = time.perf_counter(), list(cases)
+    _check_names(cases)
     wanted = {case.name: inputs for case in cases} if isinstance(inputs, int) else dict(inputs or {})
     outcome = Outcome(seed, single=only_input is not None, wanted=wanted)
     chosen = None if tiers is None else set(tiers) | {"reference"}
@@ -198,6 +205,20 @@ def verify(
     outcome.sort()
     outcome.seconds = time.perf_counter() - start
     return outcome
+
+
+def _check_names(cases: Sequence[Case]) -> None:
+    """Raise SchemeError for two cases of one name, by which counts and replays tell them apart."""
+    known: set[str] = set()
+    for case in cases:
+        if case.name in known:
+            unnamed = "" if case.named else ", the name of its kernel's function"
+            raise SchemeError(
+                f"verify: two cases are called {case.name!r}{unnamed}\n"
+                "inputs are counted and replayed by the name of their case\n"
+                "name each: Case.of(…, name=…)"
+            )
+        known.add(case.name)
 
 
 def _side_by_side(

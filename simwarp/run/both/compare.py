@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +16,9 @@ from simwarp.faults import KernelFault, Place
 from simwarp.observe import WriteObserver
 from simwarp.ptx.mangled_names import readable
 from simwarp.run.arguments import Argument
-from simwarp.run.both.devices import Answer, Second, answer, check_target, with_equal_bytes
-from simwarp.run.both.exactness import Exactness, judged
+from simwarp.run.both.again import Arrays, Key, Make, exactness, legal_schedule, observe
+from simwarp.run.both.devices import Second, answer, check_target, with_equal_bytes
+from simwarp.run.both.exactness import judged
 from simwarp.run.both.parting import Found, find_parting
 from simwarp.run.both.results import ArrayDifference, Compared
 from simwarp.run.both.settings import Both, NotComparedError
@@ -25,9 +26,6 @@ from simwarp.run.outcome import Unwritten
 from simwarp.run.source import Source
 from simwarp.run.tolerance import FloatOperations, Tolerance, errors
 from simwarp.run.work import Work
-
-Make = Callable[..., Device]
-"""Makes a simulated device; ``checks``, ``observers`` and ``stdout`` replace those that it would have."""
 
 
 class Outputs(Protocol):
@@ -77,75 +75,114 @@ def hold(
     found = [fault for fault in simulated.faults if fault.severity == "error"]
     if found and not both.anyway:
         raise NotComparedError.of(found, readable(work.kernel.name))
-    operations = None if counted is None else counted.numbers
     outputs = simulated.outputs.by_position
     work = with_equal_bytes(work)
     other = work if other_source is None else work.of(replace(other_source, unoptimised=None))
     check_target(other.source.module, chip)
     both.show(f"running {readable(work.kernel.name)} on {chip.name}")
-    there = _on_chip(chip, other)
-    allowed: dict[str, str] = {}
-    differences: list[tuple[int, ArrayDifference]] = []
-    for position, (array, here) in outputs.items():
-        tolerance = None if both.by_bits else _tolerance(here, there.arrays[position], both, operations)
-        allowed[array] = "equal bits" if both.by_bits else str(tolerance or "equal integers")
-        difference = _difference(array, here, there.arrays[position], tolerance, both.by_bits)
-        if difference is not None:
-            differences.append((position, difference))
-    words = set(allowed.values())
-    compared = Compared(
+    there = on_chip(partial(chip.answer, other)).arrays
+    blank = Compared(
         make(stdout=io.StringIO()).name,
         chip.name,
-        tuple(allowed),
-        words.pop() if len(words) == 1 else "; ".join(f"{one}: {text}" for one, text in allowed.items()),
-        tuple(one for _, one in differences),
+        (),
         unwritten=tuple(map(str, simulated.unwritten)),
         ignored=tuple(f"{fault.kind}: {fault.what}" for fault in found),
     )
-    if not differences:
+    compared, differing = compare(blank, outputs, there, both, counted)
+    if not differing:
         return compared
-    position, first = differences[0]
-    return _explained(compared, work, other, position, first, outputs[position][1], both, chip, make)
+    position = differing[0]
+
+    def arrays(device: Device) -> dict[int, npt.NDArray[Any]]:
+        return answer(device, work).arrays
+
+    def writer(offset: int, size: int) -> tuple[Place | None, str]:
+        return writer_of(work, position, offset, size, make)
+
+    compared = explained(compared, outputs[position][1], there, both, make, arrays, writer)
+    if not both.bisect or compared.legal:
+        return compared
+    offset = _offset(compared.differences[0], outputs[position][1]) + _first_byte(compared.differences[0])
+    found_at = Found(work, other, chip, make, position, offset, compared.writer, both.show)
+    return replace(compared, parting=find_parting(found_at))
 
 
-def _on_chip(chip: Second, work: Work) -> Answer:
-    """The answer of the second device; a fault there says that the simulator found none."""
+def on_chip(launch: Callable[[], Any]) -> Any:
+    """What a launch on the second device gives; a fault there says that the simulator found none."""
     try:
-        return chip.answer(work)
+        return launch()
     except KernelFault as fault:
         fault.advice = "the simulator ran it to its end without a finding: try more schedules there"
         raise
 
 
-def _explained(
-    compared: Compared,
-    work: Work,
-    other: Work,
-    position: int,
-    first: ArrayDifference,
-    output: npt.NDArray[Any],
+def compare(
+    blank: Compared,
+    here: Mapping[Key, tuple[str, npt.NDArray[Any]]],
+    there: Arrays[Key],
     both: Both,
-    chip: Second,
-    make: Make,
-) -> Compared:
-    """The comparison with the writer of the first element, its exactness and, if asked for, the part."""
-    offset = (int(np.ravel_multi_index(first.first, output.shape)) if first.first else 0) * output.itemsize
-    both.show(f"looking for the writer of {first.element}")
-    writer, register = writer_of(work, position, offset, output.itemsize, make)
-    grade, reasons = _exactness(work, writer, make)
+    counted: FloatOperations | None,
+) -> tuple[Compared, list[Key]]:
+    """The comparison of all arrays, each with its name, and the keys of those that differ."""
+    operations = None if counted is None else counted.numbers
+    allowed: dict[str, str] = {}
+    differing: dict[Key, ArrayDifference] = {}
+    for key, (name, array) in here.items():
+        tolerance = None if both.by_bits else _tolerance(array, there[key], both, operations)
+        allowed[name] = "equal bits" if both.by_bits else str(tolerance or "equal integers")
+        difference = _difference(name, array, there[key], tolerance, both.by_bits)
+        if difference is not None:
+            differing[key] = difference
+    words = set(allowed.values())
     compared = replace(
+        blank,
+        arrays=tuple(allowed),
+        allowed=words.pop()
+        if len(words) == 1
+        else "; ".join(f"{one}: {text}" for one, text in allowed.items()),
+        differences=tuple(differing.values()),
+    )
+    return compared, list(differing)
+
+
+def explained(
+    compared: Compared,
+    array: npt.NDArray[Any],
+    there: Arrays[Key],
+    both: Both,
+    make: Make,
+    run: Callable[[Device], Arrays[Key]],
+    writer_at: Callable[[int, int], tuple[Place | None, str]],
+) -> Compared:
+    """The comparison with the writer of the first element, its exactness, and a schedule that gives it.
+
+    ``array`` is the one with the first difference, ``there`` are all of the other device, ``run`` launches on
+    a simulated device, and ``writer_at`` finds the last writer of some bytes of the array, with its register.
+    """
+    first = compared.differences[0]
+    both.show(f"looking for the writer of {first.element}")
+    writer, register = writer_at(_offset(first, array), array.itemsize)
+    found = exactness(run, make, writer)
+    grade, reasons = judged(found)
+    legal = None
+    if both.schedules and found.depends_on_order:
+        both.show(f"looking for a schedule that gives {first.element}")
+        legal = legal_schedule(run, make, there, both.schedules)
+    return replace(
         compared,
         writer=writer,
         register=register,
         exactness=grade,
         reasons=reasons,
+        legal="" if legal is None else str(legal),
+        schedules=both.schedules if found.depends_on_order else 0,
         differences=(replace(first, unwritten=writer is None), *compared.differences[1:]),
     )
-    if not both.bisect:
-        return compared
-    lead = _first_byte(first)
-    found = Found(work, other, chip, make, position, offset + lead, writer, both.show)
-    return replace(compared, parting=find_parting(found))
+
+
+def _offset(first: ArrayDifference, array: npt.NDArray[Any]) -> int:
+    """The offset in bytes of the first element that differs."""
+    return (int(np.ravel_multi_index(first.first, array.shape)) if first.first else 0) * array.itemsize
 
 
 def _first_byte(first: ArrayDifference) -> int:
@@ -190,26 +227,10 @@ def writer_of(work: Work, position: int, offset: int, size: int, make: Make) -> 
     def begins(arguments: list[Argument]) -> None:
         observer.array = arguments[position].value.name
 
-    _again(work, make, observer, begins)
+    observe(lambda device: answer(device, work, begins=begins), make, observer)
+    return last_write(observer)
+
+
+def last_write(observer: WriteObserver) -> tuple[Place | None, str]:
+    """The place and the register of the last write that an observer saw."""
     return (observer.writes[-1].place, observer.writes[-1].register) if observer.writes else (None, "")
-
-
-def _exactness(work: Work, writer: Place | None, make: Make) -> tuple[str, tuple[str, ...]]:
-    """How exact the first element is: by its thread's instructions, else by those of the whole launch."""
-    observer = Exactness(writer)
-    _again(work, make, observer)
-    return judged(observer)
-
-
-def _again(
-    work: Work,
-    make: Make,
-    observer: Any,
-    begins: Callable[[list[Argument]], object] = lambda arguments: None,
-) -> None:
-    """Run the launch on the simulator once more with an observer; faults were reported by the first run."""
-    device = make(checks="report", observers=[observer], stdout=io.StringIO())
-    with suppress(
-        KernelFault
-    ):  # an ignored finding that ends the launch: what was observed until then counts
-        answer(device, work, begins=begins)

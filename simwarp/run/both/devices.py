@@ -31,6 +31,7 @@ from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.syntax import Module
 from simwarp.run.arguments import Argument
 from simwarp.run.binding import givens
+from simwarp.run.both.program_launch import Contents, ProgramLaunch, repeated
 from simwarp.run.both.settings import Both, ChipTimeoutError, NotComparedError
 from simwarp.run.values import Out, Surface, Texture, on_host
 from simwarp.run.work import Work
@@ -88,6 +89,10 @@ class Second(Protocol):
 
     def answer(self, work: Work, dump: Dump | None = None) -> Answer:
         """Launch the kernel, and return its arrays."""
+        ...
+
+    def repeat(self, launch: ProgramLaunch) -> Contents:
+        """Repeat a launch of a whole program, and return what its memory then holds."""
         ...
 
 
@@ -203,6 +208,10 @@ class Here:
         """Launch the kernel, and return its arrays."""
         return answer(self.device, work, dump)
 
+    def repeat(self, launch: ProgramLaunch) -> Contents:
+        """Repeat a launch of a whole program, and return what its memory then holds."""
+        return repeated(self.device, launch)
+
 
 def first_gpu() -> Any:
     """The first GPU; raises NoGpuError without one, and SchemeError if GPUs of several kinds are visible."""
@@ -252,9 +261,17 @@ class Apart:
 
     def answer(self, work: Work, dump: Dump | None = None) -> Answer:
         """Launch the kernel, and return its arrays; ChipTimeoutError if it takes too long."""
-        self._line.send((work, dump))
-        self._received(_START, f"the driver did not compile {readable(work.kernel.name)}")
-        return self._received(self._seconds, f"{readable(work.kernel.name)} did not end on {self.name}")
+        return self._asked(partial(answer, work=work, dump=dump), work.kernel.name)
+
+    def repeat(self, launch: ProgramLaunch) -> Contents:
+        """Repeat a launch of a whole program, and return what its memory then holds; see `answer`."""
+        return self._asked(partial(repeated, launch=launch), launch.kernel)
+
+    def _asked(self, task: Callable[..., Any], kernel: str) -> Any:
+        """What a launch of a kernel gives in the process; it is called with the device and ``begins``."""
+        self._line.send(task)
+        self._received(_START, f"the driver did not compile {readable(kernel)}")
+        return self._received(self._seconds, f"{readable(kernel)} did not end on {self.name}")
 
     def _received(self, seconds: float, what: str) -> Any:
         """The next reply; raises the exception of the process, or ChipTimeoutError after ``seconds``."""
@@ -305,10 +322,14 @@ def serve(line: Connection) -> None:
                 device = asked()
                 line.send((True, (str(device.name), tuple(device.compute_capability))))
                 continue
-            work, dump = asked
-            line.send((True, answer(device, work, dump, lambda arguments: line.send((True, None)))))
+            line.send((True, asked(device, begins=partial(_tell, line))))
         except Exception as error:
             line.send((False, _sendable(error)))
+
+
+def _tell(line: Connection, *arguments: Any) -> None:
+    """Tell the parent that the kernel is compiled and begins."""
+    line.send((True, None))
 
 
 def _end_with_parent() -> None:

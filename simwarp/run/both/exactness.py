@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 Reasons = dict[str, list[str]]
+_ORDER = "the order of atomic operations"
 
 
 class Exactness(Observer):
@@ -40,6 +41,11 @@ class Exactness(Observer):
         if self.thread is not None and self.thread.block is not None:
             self._block = block_number(self.thread.block, launch.grid)
 
+    @property
+    def depends_on_order(self) -> bool:
+        """Whether the launch executed atomic operations, so that another schedule may give another result."""
+        return any(reason.endswith(_ORDER) for reason in self.everywhere["free"])
+
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Collect a step that is not exact."""
         found = self._known[step.number]
@@ -60,7 +66,7 @@ def _judged(step: Step, fused: bool) -> tuple[str, str] | None:
     if fused:
         return "free", f"{where}: ptxas may fuse a product with its sum"
     if step.kind.updates:
-        return "free", f"{where}: the order of atomic operations"
+        return "free", f"{where}: {_ORDER}"
     if reads_the_chip(step.instruction):
         return "free", f"{where}: a clock, or a place on the chip"
     if row.fidelity == "bounded":

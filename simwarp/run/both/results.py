@@ -122,7 +122,7 @@ class ArrayDifference:
     bits : (str, str)
         Their bits, in hex.
     unwritten : bool
-        Whether no thread wrote it on the simulator.
+        Whether no thread of the launch wrote it on the simulator.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class ArrayDifference:
     def values(self) -> str:
         """The two values, in words."""
         here, there = self.bits
-        nobody = ", which nothing wrote there" if self.unwritten else ""
+        nobody = ", where the launch did not write it" if self.unwritten else ""
         return (
             f"{self.simulator} ({here}) on the simulator{nobody}, {self.other} ({there}) on the other device"
         )
@@ -202,6 +202,11 @@ class Compared:
         The simulator's findings, if the kernel was compared all the same.
     parting : Parting, optional
         Where the devices part, if that was looked for.
+    legal : str
+        The schedule of the simulator that gives all bits of the other device, if one was found: "random,
+        seed 3". The differences are then no fault of either.
+    schedules : int
+        The number of schedules that were to be tried.
     replay : str
         The command that compares again; "" for a call from Python.
 
@@ -217,7 +222,7 @@ class Compared:
     simulator: str
     other: str
     arrays: tuple[str, ...]
-    allowed: str
+    allowed: str = ""
     differences: tuple[ArrayDifference, ...] = ()
     writer: Place | None = None
     register: str = ""
@@ -226,12 +231,14 @@ class Compared:
     unwritten: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     parting: Parting | None = None
+    legal: str = ""
+    schedules: int = 0
     replay: str = ""
 
     @property
     def equal(self) -> bool:
-        """Whether all outputs agree, within what is allowed."""
-        return not self.differences
+        """Whether all outputs agree, within what is allowed, or are one of the legal answers."""
+        return not self.differences or bool(self.legal)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -239,7 +246,7 @@ class Compared:
     def _lines(self) -> Iterator[str]:
         for one in self.ignored:
             yield f"compared in spite of {one}"
-        if self.equal:
+        if not self.differences:
             yield f"{', '.join(self.arrays) or 'no array'}: {self.allowed} on both devices"
         for one in self.differences:
             yield str(one)
@@ -248,7 +255,7 @@ class Compared:
         yield from (f"{one} (0xA5 bytes on both devices)" for one in self.unwritten)
         if self.parting is not None:
             yield str(self.parting)
-        if self.differences and self.replay:
+        if not self.equal and self.replay:
             yield f"replay: {self.replay}"
 
     def _of_first(self) -> Iterator[str]:
@@ -261,6 +268,10 @@ class Compared:
         yield f"the simulator calls it {self.exactness}{because}"
         if self.allowed != "equal bits":
             yield f"allowed: {self.allowed}"
+        if self.legal:
+            yield f"one of the legal answers: schedule {self.legal} gives it"
+        elif self.schedules:
+            yield f"none of {self.schedules} other schedules gives the other device's bits"
 
     @property
     def finding(self) -> Finding | None:

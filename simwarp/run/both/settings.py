@@ -31,7 +31,7 @@ class NotComparedError(SimwarpError):
         error = cls(
             f"{kernel} is not compared: the simulator has {count} {first.kind}, {first.what}\n"
             "undefined behaviour may give any result on a chip, so that a difference proves nothing\n"
-            "correct the kernel first, or compare it all the same with anyway=True"
+            "correct the kernel first, or compare it all the same (--compare-anyway, anyway=True)"
         )
         error.faults = tuple(faults)
         return error
@@ -56,15 +56,19 @@ class Both:
     other : device, optional
         The second device; by default the first GPU, in a process of its own, which ends if the kernel hangs.
         A device of this process has no time limit.
-    bits : bool, optional
-        Whether outputs must have equal bits, as they must unless ``rtol`` or ``atol`` is given. False without
-        these allows floats to differ by what the run's roundings explain.
+    bits : bool
+        Whether to say that outputs must have equal bits, as they must unless one of the next three is given.
+    bound : bool
+        Whether floats may differ by the arithmetic's own bound: what the roundings of the run explain.
     rtol, atol : float, optional
         Floats may differ by ``atol + rtol * |simulator's|``; integers may not.
     bisect : bool
         Whether to find the first instruction with another result.
     anyway : bool
         Whether to compare a kernel in which the simulator finds undefined behaviour.
+    schedules : int
+        How many random schedules of the simulator to try where the devices differ and the order of atomic
+        operations decides: an answer that one of them gives, too, is legal, and no difference.
     seconds : float
         How long the GPU may run each launch of the kernel.
     show : callable
@@ -90,33 +94,41 @@ class Both:
     """
 
     other: Any = None
-    bits: bool | None = None
+    bits: bool = False
+    bound: bool = False
     rtol: float | None = None
     atol: float | None = None
     bisect: bool = False
     anyway: bool = False
+    schedules: int = 0
     seconds: float = 60.0
     show: Callable[[str], object] = _ignore
 
     def __post_init__(self) -> None:
         if self.other is not None:
             check_device(self.other)
-        given = [name for name in ("rtol", "atol") if getattr(self, name) is not None]
-        if self.bits and given:
+        tolerance = [name for name in ("rtol", "atol") if getattr(self, name) is not None]
+        if self.bits and not self.by_bits:
+            allowed = " and ".join([*["bound"] * self.bound, *tolerance])
             raise SchemeError(
-                f"bits=True with {' and '.join(given)}\nequal bits allow no tolerance\nleave out one of them"
+                f"bits=True with {allowed}\nequal bits allow no tolerance\nleave out one of them"
+            )
+        if self.bound and tolerance:
+            raise SchemeError(
+                f"bound=True with {' and '.join(tolerance)}\nthe arithmetic's bound is a tolerance, too\n"
+                "leave out one of them"
             )
         if not self.seconds > 0:
             raise SchemeError(
                 f"seconds={self.seconds}\na launch needs some time on the GPU\ngive a positive number"
             )
-
-    @property
-    def counts_operations(self) -> bool:
-        """Whether the tolerance follows from the operations of the run."""
-        return not self.by_bits and self.rtol is None and self.atol is None
+        if self.schedules < 0:
+            raise SchemeError(
+                f"schedules={self.schedules}\nit is how many schedules of the simulator are tried\n"
+                "give 0 for none, or a positive number"
+            )
 
     @property
     def by_bits(self) -> bool:
         """Whether the outputs must have equal bits."""
-        return (self.rtol is None and self.atol is None) if self.bits is None else self.bits
+        return not self.bound and self.rtol is None and self.atol is None

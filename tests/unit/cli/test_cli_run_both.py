@@ -3,6 +3,7 @@
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_the_bisection_names_the_instruction(chip, capsys):
 
 
 def test_equal_bits_are_said_and_a_tolerance_counts(chip, capsys):
-    assert main(scale("--no-bits")) == 0
+    assert main(scale("--bound")) == 0
     assert main(scale("--rtol", "1e-6")) == 0
     assert "floats" not in capsys.readouterr().out
     assert main(scale("--rtol", "1e-9")) == 1
@@ -105,6 +106,34 @@ def test_equal_bits_are_said_and_a_tolerance_counts(chip, capsys):
     assert main(scale("--json")) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["both"]["equal"], data["both"]["allowed"]) == (True, "equal bits")
+
+
+def test_an_answer_that_another_schedule_gives_is_legal(chip, capsys):
+    code = "__global__ void total(const float* x, float* y) { atomicAdd(y, x[threadIdx.x]); }\n"
+    Path("total.cu").write_text(code)
+    np.save("x.npy", np.float32(np.arange(64) % 7) / 3)
+    words = [
+        "run",
+        "total.cu",
+        "--grid",
+        "1",
+        "--block",
+        "64",
+        "--arg",
+        "x.npy",
+        "--device",
+        "both",
+        "-o",
+        "out",
+    ]
+    words += ["--arg", "y=zeros:float32:1"]
+    chip(Here(Device(schedule="random", seed=2)))
+    assert main(words) == 1
+    assert "the simulator calls it free" in capsys.readouterr().err
+    assert main([*words, "--schedules", "3", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["both"]["equal"], data["both"]["legal"][:13]) == (True, "random, seed ")
+    assert (data["schedules"], data["findings"]) == (None, [])  # the simulator was not held against itself
 
 
 def test_a_kernel_with_a_finding_is_not_compared(chip, capsys):
@@ -136,6 +165,8 @@ def test_wrong_requests_are_typed(chip, capsys):
     assert "--bisect, --compare-anyway with --device sim" in capsys.readouterr().err
     assert main(scale("--bits", "--rtol", "1")) == 2
     assert "equal bits allow no tolerance" in capsys.readouterr().err
+    assert main(scale("--bound", "--atol", "1")) == 2
+    assert "the arithmetic's bound is a tolerance, too" in capsys.readouterr().err
     chip(Edited(Device(cc=(8, 0))))
     assert main(scale("--cc", "9.0")) == 2
     assert "the target needs sm_90" in capsys.readouterr().err

@@ -16,8 +16,9 @@ from reference.errors import LaunchError, NoGpuError, SchemeError
 from simwarp.device.device import Device
 from simwarp.faults import Race
 from simwarp.run import Both, ChipTimeoutError, NotComparedError, Out, run
-from simwarp.run.both import compare
+from simwarp.run.both import again, compare
 from simwarp.run.both.devices import Apart, Here, answer, check_alike, with_equal_bytes
+from simwarp.run.both.exactness import judged
 from simwarp.run.kernel import run_on
 from simwarp.run.source import from_text
 from simwarp.run.work import Work
@@ -31,6 +32,7 @@ from support.planted_differences import (
     RACES,
     Planted,
     check,
+    edited,
     held,
     source_of,
 )
@@ -85,7 +87,7 @@ def test_a_difference_in_a_float_is_within_a_tolerance_or_not():
     chip = Here(Device(checks="off"))
     assert not held(planted, chip, bisect=False).equal
     assert held(planted, chip, bisect=False, rtol=1e-6).equal
-    assert held(planted, chip, bisect=False, bits=False).equal
+    assert held(planted, chip, bisect=False, bound=True).equal
     assert held(planted, chip, bisect=False, atol=1e-9, rtol=0.0).differences[0].count > 0
     integers = held(PLANTED["a changed constant"], chip, bisect=False, rtol=1.0)
     assert integers.differences[0].count == 64  # integers may not differ
@@ -106,11 +108,54 @@ def test_the_result_is_called_exact_bounded_or_free(body, args, exactness, reaso
     source = source_of(planted.code)
     work = Work(source, source.kernel(), (1, 1, 1), (64, 1, 1), args)
     result = run(source, grid=1, block=64, args=args)
-    grade, reasons = compare._exactness(with_equal_bytes(work), None, Device)
+    plain = with_equal_bytes(work)
+    grade, reasons = judged(again.exactness(lambda device: answer(device, plain), Device, None))
     assert grade == exactness
     assert all(reason in one for one in reasons)
     assert bool(reasons) == (exactness != "exact")
     assert result.both is None
+
+
+# One of the legal answers
+
+SUM = 'extern "C" __global__ void k(float* y, const float* x) { atomicAdd(y, x[threadIdx.x]); }'
+THIRDS = {"y": np.zeros(1, np.float32), "x": (np.arange(64, dtype=np.float32) % 7) / 3}
+
+
+def summed(other, **options):
+    device = Both(other, **options)
+    return run(source_of(SUM), grid=1, block=64, args=THIRDS, device=device).both
+
+
+def test_a_sum_that_another_schedule_gives_is_legal():
+    plain = summed(Device(schedule="random", seed=3))
+    assert (plain.equal, plain.legal, plain.schedules) == (False, "", 0)
+    found = summed(Device(schedule="random", seed=3), schedules=3)
+    assert found.equal
+    assert found.finding is None
+    seed = int(found.legal.removeprefix("random, seed "))
+    assert 1 <= seed <= 3
+    again = run(source_of(SUM), grid=1, block=64, args=THIRDS, device=Device(schedule="random", seed=seed))
+    assert again.outputs["y"][0] == found.differences[0].other
+    assert str(found).splitlines()[-1] == f"one of the legal answers: schedule random, seed {seed} gives it"
+    assert (found.to_json()["equal"], found.to_json()["legal"]) == (True, f"random, seed {seed}")
+
+
+def test_a_sum_that_no_schedule_gives_differs():
+    source = source_of(SUM)
+    other = edited(source, r"add\.f32(\s+%f\d+, \[)", r"exch.b32\1")
+    work = Work(source, source.kernel(), (1, 1, 1), (64, 1, 1), THIRDS)
+    chip, both = Here(Device(checks="off")), Both(schedules=2)
+    found = compare.hold(work, run_on(Device(), work), both, chip, Device, other_source=other)
+    assert not found.equal
+    assert found.finding is not None
+    assert "none of 2 other schedules gives the other device's bits" in str(found)
+
+
+def test_without_atomic_operations_no_other_schedule_is_tried():
+    found = held(PLANTED["a rounding"], Here(Device(checks="off")), bisect=False, schedules=2)
+    assert (found.equal, found.legal, found.schedules) == (False, "", 0)
+    assert "schedule" not in str(found)
 
 
 # What agrees
@@ -160,7 +205,7 @@ def test_an_element_that_only_the_other_device_writes_has_no_writer_here():
     check(planted, compared)
     assert compared.writer is None
     assert compared.differences[0].unwritten
-    assert ", which nothing wrote there, 0 (0x00000000) on the other device" in str(compared)
+    assert ", where the launch did not write it, 0 (0x00000000) on the other device" in str(compared)
 
 
 def test_variables_have_their_initial_values_in_each_launch():
@@ -214,6 +259,12 @@ def test_gpus_of_several_kinds_are_refused():
 def test_settings_that_exclude_each_other_are_refused():
     with pytest.raises(SchemeError, match="equal bits allow no tolerance"):
         Both(bits=True, rtol=1e-3)
+    with pytest.raises(SchemeError, match="bits=True with bound\n"):
+        Both(bits=True, bound=True)
+    with pytest.raises(SchemeError, match="bound=True with rtol\nthe arithmetic's bound is a tolerance, too"):
+        Both(bound=True, rtol=1e-3)
+    with pytest.raises(SchemeError, match="give 0 for none"):
+        Both(schedules=-1)
     with pytest.raises(SchemeError, match="give a positive number"):
         Both(seconds=0)
     device = Device()

@@ -11,7 +11,7 @@ import pytest
 
 from reference.errors import DtypeError, FormatError, InputFileError, SchemeError
 from simwarp.cli import main
-from simwarp.verify import Case, check, simulator
+from simwarp.verify import Case, check, simulator, verify
 from simwarp.verify.own import TEMPLATE, cases_in
 
 ON_SIMULATOR = {"simulator": simulator}
@@ -174,6 +174,28 @@ def test_cases_are_chosen_and_replayed_by_their_names(tmp_path, monkeypatch, cap
     (tmp_path / "again.py").write_text(text)
     assert main(["verify", "named.py", "again.py"]) == 2
     assert "has one of that name" in capsys.readouterr().err
+
+
+def test_two_cases_of_one_name_are_refused():
+    def kernel(item, device):
+        return product(item)
+
+    def twice(item):
+        return 2 * product(item)
+
+    cases = [Case.of(drawn, product, kernel), Case.of(drawn, twice, kernel)]
+    with pytest.raises(SchemeError) as refused:
+        verify(cases, ON_SIMULATOR, inputs=1)
+    assert str(refused.value).splitlines() == [
+        "verify: two cases are called 'kernel', the name of its kernel's function",
+        "inputs are counted and replayed by the name of their case",
+        "name each: Case.of(…, name=…)",
+    ]
+    with pytest.raises(SchemeError, match=r"called 'mine'\n"):
+        verify([of(kernel), of(kernel)], ON_SIMULATOR, inputs=1)
+    cases[1] = replace(cases[1], name="other")
+    outcome = verify(cases, ON_SIMULATOR, inputs=1)
+    assert [row.case for row in outcome.rows if row.mismatches] == ["other"]
 
 
 def test_a_case_without_a_name_has_that_of_its_kernel():

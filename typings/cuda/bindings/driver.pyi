@@ -15,6 +15,30 @@ class CUjit_option(IntEnum):
     CU_JIT_ERROR_LOG_BUFFER = 5
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
 
+class CUmemAllocationType(IntEnum):
+    CU_MEM_ALLOCATION_TYPE_PINNED = 1
+
+class CUmemLocationType(IntEnum):
+    CU_MEM_LOCATION_TYPE_DEVICE = 1
+
+class CUmemAccess_flags(IntEnum):
+    CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
+
+class CUmemAllocationGranularity_flags(IntEnum):
+    CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0
+
+class CUmemLocation:
+    type: CUmemLocationType
+    id: int
+
+class CUmemAllocationProp:
+    type: CUmemAllocationType
+    location: CUmemLocation
+
+class CUmemAccessDesc:
+    flags: CUmemAccess_flags
+    location: CUmemLocation
+
 class CUdevice_attribute(IntEnum):
     CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120
 
@@ -121,6 +145,17 @@ def cuModuleLoadData(image: bytes) -> tuple[CUresult, Any]: ...
 def cuModuleLoadDataEx(
     image: bytes, numOptions: int, options: list[CUjit_option], optionValues: list[Any]
 ) -> tuple[CUresult, Any]: ...
+def cuMemGetAllocationGranularity(
+    prop: CUmemAllocationProp, option: CUmemAllocationGranularity_flags
+) -> tuple[CUresult, int]: ...
+def cuMemAddressReserve(size: int, alignment: int, addr: int, flags: int) -> tuple[CUresult, Any]: ...
+def cuMemAddressFree(ptr: Any, size: int) -> tuple[CUresult]: ...
+def cuMemCreate(size: int, prop: CUmemAllocationProp, flags: int) -> tuple[CUresult, Any]: ...
+def cuMemMap(ptr: int, size: int, offset: int, handle: Any, flags: int) -> tuple[CUresult]: ...
+def cuMemUnmap(ptr: int, size: int) -> tuple[CUresult]: ...
+def cuMemRelease(handle: Any) -> tuple[CUresult]: ...
+def cuMemSetAccess(ptr: int, size: int, desc: list[CUmemAccessDesc], count: int) -> tuple[CUresult]: ...
+def cuModuleGetGlobal(hmod: Any, name: bytes) -> tuple[CUresult, Any, int]: ...
 def cuModuleGetFunction(hmod: Any, name: bytes) -> tuple[CUresult, Any]: ...
 def cuFuncGetParamInfo(func: Any, paramIndex: int) -> tuple[CUresult, int, int]: ...
 def cuLaunchCooperativeKernel(
