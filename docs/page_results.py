@@ -50,6 +50,9 @@ BITS_RESULTS = [
 STRANGERS_MARKER = "<!-- strangers results -->"
 STRANGERS_HEADER = "| kernel | form | runs | agrees | findings | bugs |\n" + "|---" * 6 + "|"
 STRANGERS_RESULTS = ROOT / "benchmarks" / "results" / "cpu" / "strangers.json"
+BOTH_MARKER = "<!-- kernels on both devices -->"
+BOTH_HEADER = "| repository | kernels | the simulator calls it | the chip |\n" + "|---" * 4 + "|"
+BOTH_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "both-strangers.json"
 LABELLED_MARKER = "<!-- labelled results -->"
 LABELLED_RESULTS = [
     ROOT / "benchmarks" / "results" / "cpu" / f"{name}.json" for name in ("gpuverify", "scor")
@@ -91,6 +94,7 @@ def filled(markdown: str) -> str:
             *(ROOT / "benchmarks" / "results").rglob("door-torch*.json"),
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
+            BOTH_RESULTS,
         }
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
@@ -115,6 +119,9 @@ def filled(markdown: str) -> str:
     if STRANGERS_MARKER in markdown:
         rows = json.loads(STRANGERS_RESULTS.read_text())["rows"]
         markdown = markdown.replace(STRANGERS_MARKER, strangers_table(rows))
+    if BOTH_MARKER in markdown:
+        rows = json.loads(BOTH_RESULTS.read_text())["rows"]
+        markdown = markdown.replace(BOTH_MARKER, both_table(row["params"] for row in rows))
     if LABELLED_MARKER in markdown:
         found = [json.loads(path.read_text())["rows"] for path in LABELLED_RESULTS if path.exists()]
         markdown = markdown.replace(LABELLED_MARKER, labelled_tables([row for rows in found for row in rows]))
@@ -413,6 +420,22 @@ def _stranger(kernel: Mapping[str, Any]) -> str:
     agrees = "" if kernel["waits_for"] else _yes(kernel["agrees"])
     cells = (f"`{kernel['kernel']}`", kernel["form"], ran, agrees, found, "; ".join(kernel["bugs"]))
     return f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in cells)}|"
+
+
+def both_table(kernels: Iterable[Mapping[str, Any]]) -> str:
+    """Public kernels that were held on both devices, by repository and by how they agree."""
+    groups: dict[tuple[str, str, str], dict[str, None]] = {}
+    for kernel in sorted(kernels, key=lambda one: one["repository"].lower()):
+        chip = "equal bits" if kernel["equal_bits"] else "within the bound"
+        if not kernel["equal_bits"] and kernel["equal_without_fusion"]:
+            chip += "; equal with `-fmad=false`"
+        key = kernel["repository"], kernel["simulator_calls_it"], chip
+        groups.setdefault(key, {})[f"`{kernel['kernel']}`"] = None
+    rows = (
+        f"| {repository} | {', '.join(names)} | {grade} | {chip} |"
+        for (repository, grade, chip), names in groups.items()
+    )
+    return "\n".join([BOTH_HEADER, *rows])
 
 
 def labelled_tables(rows: Sequence[Mapping[str, Any]]) -> str:

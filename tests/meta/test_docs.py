@@ -395,6 +395,26 @@ def test_the_mttkrp_page_has_the_figures_of_its_benchmark() -> None:
     ]
 
 
+def test_the_page_of_both_devices_lists_the_public_kernels() -> None:
+    page = (ROOT / "docs" / "both.md").read_text()
+    results = page_module("page_results")
+    assert page.count(results.BOTH_MARKER) == 1
+    rendered = page_module().on_page_markdown(page, page=None, config=None, files=None)
+    assert "| lxxue/prefix_sum | `prescan_arbitrary` | exact | equal bits |" in rendered
+    kernel = {"repository": "own/er", "kernel": "a", "simulator_calls_it": "exact", "equal_bits": True}
+    far = kernel | {"simulator_calls_it": "free", "equal_bits": False, "equal_without_fusion": True}
+    near = far | {"simulator_calls_it": "bounded", "equal_without_fusion": None}
+    assert results.both_table([kernel, kernel | {"kernel": "b"}, far, near]).splitlines()[2:] == [
+        "| own/er | `a`, `b` | exact | equal bits |",
+        "| own/er | `a` | free | within the bound; equal with `-fmad=false` |",
+        "| own/er | `a` | bounded | within the bound |",
+    ]
+    kernels = [row["params"] for row in json.loads(results.BOTH_RESULTS.read_text())["rows"]]
+    assert len(kernels) >= 30
+    assert all(one["within_the_bound"] for one in kernels)
+    assert all(one["equal_bits"] for one in kernels if one["simulator_calls_it"] == "exact")
+
+
 def test_the_benchmark_page_lists_the_public_kernels() -> None:
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert page.count(page_module("page_results").STRANGERS_MARKER) == 1
