@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from simwarp.engine.events import Observer
 from simwarp.observe.fidelity import contractable, reads_the_chip
 from simwarp.observe.line_counts import line_of
+from simwarp.observe.registers import destination
 from simwarp.observe.trace.model import block_number
 from simwarp.places import Place
+from simwarp.program.liveness import registers_in
 from simwarp.ptx.kinds import PURE
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 Reasons = dict[str, list[str]]
 _ORDER = "the order of atomic operations"
+_COMMUTING = {"add", "min", "max", "and", "or", "xor"}
+"""Those of integers give the same in any order."""
 
 
 class Exactness(Observer):
@@ -36,8 +41,10 @@ class Exactness(Observer):
 
     def on_launch(self, launch: Launch) -> None:
         """Judge the steps of the program."""
-        fused = contractable(launch.program)
-        self._known = {step.number: _judged(step, step.number in fused) for step in launch.program.steps}
+        fused, read = contractable(launch.program), _read(launch.program.steps)
+        self._known = {
+            step.number: _judged(step, step.number in fused, read) for step in launch.program.steps
+        }
         if self.thread is not None and self.thread.block is not None:
             self._block = block_number(self.thread.block, launch.grid)
 
@@ -60,12 +67,27 @@ class Exactness(Observer):
                 self.in_thread[grade].append(reason)
 
 
-def _judged(step: Step, fused: bool) -> tuple[str, str] | None:
-    """The grade of a step, and why; None if it is exact."""
+def _read(steps: Iterable[Step]) -> set[str]:
+    """The registers that some step reads."""
+    sources = (step.instruction.operands[len(step.row.destinations) :] for step in steps)
+    return {name for operands in sources for name in registers_in(operands)}
+
+
+def _commutes(step: Step, read: Set[str]) -> bool:
+    """Whether an atomic operation leaves the same in any order, and nobody reads what was there before."""
+    parts = step.instruction.opcode.split(".")
+    whole = parts[-1][:1] in ("u", "s", "b") and not {*parts}.isdisjoint(_COMMUTING)
+    return whole and (not step.row.destinations or destination(step) not in read)
+
+
+def _judged(step: Step, fused: bool, read: Set[str]) -> tuple[str, str] | None:
+    """The grade of a step, and why; None if it is exact. ``read`` are the registers that some step reads."""
     row, where = step.row, f"{step.instruction.opcode} at {line_of(step.instruction)}"
     if fused:
         return "free", f"{where}: ptxas may fuse a product with its sum"
     if step.kind.updates:
+        if _commutes(step, read):
+            return None
         return "free", f"{where}: {_ORDER}"
     if reads_the_chip(step.instruction):
         return "free", f"{where}: a clock, or a place on the chip"
