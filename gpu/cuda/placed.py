@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from gpu.cuda.device import CudaDevice
 
 
+_REGION = 1 << 30
+"""Bytes of addresses that are reserved at once: driver 580 chooses the place of smaller ones itself."""
+
+
 def array_at(device: CudaDevice, address: int, size: int) -> CudaArray:
     """An array of bytes at an address; LaunchError if the driver does not give its pages.
 
@@ -50,6 +54,7 @@ class _Pages:
         least = bindings.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
         self.size = int(_given(bindings.cuMemGetAllocationGranularity(self._wanted, least), 0))
         self.mapped: set[int] = set()
+        self._regions: set[int] = set()
 
     def of(self, address: int, size: int) -> range:
         """The pages, by address, that hold some bytes."""
@@ -59,25 +64,27 @@ class _Pages:
         """Map the page that begins at an address, unless it is mapped."""
         if address in self.mapped:
             return
-        given = _given(bindings.cuMemAddressReserve(self.size, 0, address, 0), address)
-        if int(given) != address:
-            _given(bindings.cuMemAddressFree(given, self.size), address)
-            raise _taken(address, f"the driver gave {int(given):#x} instead")
-        try:
-            memory = _given(bindings.cuMemCreate(self.size, self._wanted, 0), address)
-        except LaunchError:
-            bindings.cuMemAddressFree(given, self.size)
-            raise
+        self._reserve(address // _REGION * _REGION)
+        memory = _given(bindings.cuMemCreate(self.size, self._wanted, 0), address)
         _given(bindings.cuMemMap(address, self.size, 0, memory, 0), address)
         _given(bindings.cuMemRelease(memory), address)  # the mapping keeps it
         _given(bindings.cuMemSetAccess(address, self.size, [self._access], 1), address)
         self.mapped.add(address)
 
+    def _reserve(self, region: int) -> None:
+        """Reserve the addresses of a region, which stay reserved: they take no memory."""
+        if region in self._regions:
+            return
+        given = _given(bindings.cuMemAddressReserve(_REGION, 0, region, 0), region)
+        if int(given) != region:
+            _given(bindings.cuMemAddressFree(given, _REGION), region)
+            raise _taken(region, f"the driver gave {int(given):#x} instead")
+        self._regions.add(region)
+
     def unmap(self, address: int) -> None:
-        """Give back the memory and the address of a page."""
+        """Give back the memory of a page."""
         self.mapped.remove(address)
         _given(bindings.cuMemUnmap(address, self.size), address)
-        _given(bindings.cuMemAddressFree(address, self.size), address)
 
 
 @cache

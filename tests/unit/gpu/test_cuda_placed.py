@@ -11,7 +11,7 @@ from gpu.cuda.kernels import CudaModule
 from reference.errors import LaunchError
 from support.cuda_driver import replace_driver
 
-PAGE = 1 << 21
+PAGE, REGION = 1 << 21, 1 << 30
 BASE = 0x2000_0000_0000
 CALLS = {
     "cuMemGetAllocationGranularity": "granularity",
@@ -26,7 +26,10 @@ CALLS = {
 
 
 class Driver:
-    """A driver with virtual memory; ``elsewhere`` gives other addresses, ``room`` is for pages."""
+    """A driver with virtual memory, which places small regions itself.
+
+    ``elsewhere`` gives other addresses, ``room`` is for pages.
+    """
 
     def __init__(self, real, elsewhere=False, room=9):
         self.real, self.elsewhere, self.room = real, elsewhere, room
@@ -47,7 +50,7 @@ class Driver:
         return self.real.CUresult.CUDA_SUCCESS
 
     def reserve(self, size, alignment, address, flags):
-        given = 0x7000_0000_0000 if self.elsewhere else address
+        given = 0x7000_0000_0000 if self.elsewhere or size < REGION else address
         self.reserved.add((given, size))
         return self._ok, given
 
@@ -62,7 +65,7 @@ class Driver:
         return self._ok, len(self.mapped)
 
     def map(self, address, size, offset, memory, flags):
-        assert (address, size) in self.reserved
+        assert any(start <= address < start + whole for start, whole in self.reserved)
         self.mapped[address] = memory
         return (self._ok,)
 
@@ -112,6 +115,9 @@ def test_neighbours_share_pages_and_long_arrays_have_several(driver):
     for address, size in ((BASE, 8), (BASE + PAGE - 8, 8), (BASE + PAGE - 8, 9), (BASE, 3 * PAGE)):
         placed.array_at(DEVICE, address, size)
     assert sorted(found.mapped) == [BASE, BASE + PAGE, BASE + 2 * PAGE]
+    assert found.reserved == {(BASE, REGION)}
+    placed.array_at(DEVICE, BASE + REGION - 8, 16)
+    assert found.reserved == {(BASE, REGION), (BASE + REGION, REGION)}
 
 
 def test_pages_that_nobody_needs_are_given_back(driver):
@@ -119,7 +125,7 @@ def test_pages_that_nobody_needs_are_given_back(driver):
     placed.array_at(DEVICE, BASE, 3 * PAGE)
     placed.keep_only(DEVICE, [(BASE + PAGE, 5), (BASE + PAGE, 0), (BASE + PAGE + 8, 8)])
     assert [*found.mapped] == [*found.usable] == [BASE + PAGE]
-    assert found.reserved == {(BASE + PAGE, PAGE)}
+    assert found.reserved == {(BASE, REGION)}
     placed.array_at(DEVICE, BASE + 8 * PAGE, 2 * PAGE)
     assert len(found.mapped) == 3
 
@@ -137,7 +143,7 @@ def test_memory_that_ends_is_said(driver):
     found = driver(room=1)
     with pytest.raises(LaunchError, match="no memory at 0x200000200000: CUDA_ERROR_OUT_OF_MEMORY"):
         placed.array_at(DEVICE, BASE, 2 * PAGE)
-    assert found.reserved == {(BASE, PAGE)}
+    assert found.reserved == {(BASE, REGION)}
 
 
 def test_a_variable_has_a_place(monkeypatch):

@@ -93,7 +93,7 @@ def test_a_difference_in_a_float_is_within_a_tolerance_or_not():
     assert integers.differences[0].count == 64  # integers may not differ
 
 
-COUNTS = {**INTEGERS, "y": np.zeros(64, INTEGERS["x"].dtype)}
+TALLIES = {**INTEGERS, "y": np.zeros(64, INTEGERS["x"].dtype)}
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ COUNTS = {**INTEGERS, "y": np.zeros(64, INTEGERS["x"].dtype)}
         ("y[i] = __fdividef(x[i], 3.0f);", FLOATS, "bounded", "div.approx"),
         ("y[i] = x[i] * x[i] + x[63 - i];", FLOATS, "exact", ""),  # one fma, as NVRTC writes it
         ("atomicAdd(y, x[i]);", {**FLOATS, "y": np.zeros(64, np.float32)}, "free", "order of atomic"),
-        ("atomicAdd(y + x[i] % 4, 1);", COUNTS, "exact", ""),  # integers, and nobody reads the old one
-        ("atomicMax(y, x[i]); atomicXor(y + 1, x[i]);", COUNTS, "exact", ""),
-        ("if (i < 32) y[atomicAdd(y, 1) + 1] = i;", COUNTS, "free", "order of atomic"),
-        ("atomicExch(y, x[i]);", COUNTS, "free", "order of atomic"),
+        ("atomicAdd(y + x[i] % 4, 1);", TALLIES, "exact", ""),  # integers, and nobody reads the old one
+        ("atomicMax(y, x[i]); atomicXor(y + 1, x[i]);", TALLIES, "exact", ""),
+        ("if (i < 32) y[atomicAdd(y, 1) + 1] = i;", TALLIES, "free", "order of atomic"),
+        ("atomicExch(y, x[i]);", TALLIES, "free", "order of atomic"),
         ("y[i] = x[i] + clock() % 2 * 0 + (clock() < 0);", INTEGERS, "free", "clock"),
     ],
 )
