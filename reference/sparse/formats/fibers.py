@@ -91,4 +91,8 @@ def _paper_bytes(part: Fibers) -> int:
     return WORD * (2 * sum(count[1:] or count) + sum(count[1:2]) + part.values.size)
 
 
-FORMAT = Format(Fibers, coordinates, _paper_bytes)
+def _slices_and_fibers(part: Fibers) -> tuple[int, int]:
+    return prefix_starts(part.uppers)[0].size, part.uppers.shape[1]
+
+
+FORMAT = Format(Fibers, coordinates, _paper_bytes, slices_and_fibers=_slices_and_fibers)
