@@ -11,7 +11,7 @@ from reference.sparse.formats.b_csf import b_csf, b_csf_all
 from reference.sparse.formats.coo import coalesce
 from reference.sparse.formats.csf import csf, csf_all
 from reference.sparse.formats.f_coo import f_coo, f_coo_all
-from reference.sparse.formats.fibers import fibers
+from reference.sparse.formats.fibers import fibers, fibers_all
 from reference.sparse.formats.hi_coo import hi_coo
 from reference.sparse.formats.mm_csf import mm_csf
 from reference.sparse.interchange import from_pydata, from_scipy, from_torch, to_pydata, to_scipy, to_torch
@@ -42,6 +42,7 @@ __all__ = [
     "f_coo_all",
     "fiber_lengths",
     "fibers",
+    "fibers_all",
     "from_pydata",
     "from_scipy",
     "from_torch",

@@ -14,11 +14,13 @@ from reference.sparse import (
     Coo,
     FCoo,
     PerMode,
+    b_csf,
     b_csf_all,
     csf,
     csf_all,
     f_coo_all,
     fibers,
+    fibers_all,
     hi_coo,
     mm_csf,
     mttkrp_work,
@@ -36,6 +38,8 @@ BUILDERS = {
     "f-coo": f_coo_all,
     "csf-one": csf,
     "csf-all": csf_all,
+    "fibers-all": lambda coo: fibers_all(coo, split=3),
+    "b-csf-one": lambda coo: b_csf(coo, split=3),
     "b-csf": lambda coo: b_csf_all(coo, split=3),
     "fibers": lambda coo: fibers(coo, tuple(range(len(coo.shape))), split=3),
     "mm-csf": lambda coo: mm_csf(coo, split=3),
@@ -77,7 +81,7 @@ def parts_of(tensor: Any, mode: int) -> tuple[Any, ...]:
     return tensor.parts or (tensor,)
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(8)
 @pytest.mark.slow_cases("shape2-mm-csf")
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("shape", SHAPES)
@@ -96,7 +100,7 @@ def test_the_work_of_the_algorithms_is_what_the_simulator_counts(shape: tuple[in
         assert operations == work.flops - added
 
 
-@pytest.mark.at_most(2)
+@pytest.mark.at_most(8)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_writes_of_the_kernels_are_within_those_of_the_algorithms(shape: tuple[int, ...]) -> None:
     coo = scattered_tensors.scattered(shape, 90)

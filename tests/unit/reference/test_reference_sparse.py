@@ -269,6 +269,11 @@ def by_hand(name, shape, places):
             return csf_by_hand(shape, places, ascending(shape))
         case "csf-all":
             return PerMode(tuple(csf_by_hand(shape, places, rooted(shape, mode)) for mode in every), shape)
+        case "fibers-all":
+            parts = (fibers_by_hand(shape, places, rooted(shape, mode), 128) for mode in every)
+            return PerMode(tuple(parts), shape)
+        case "b-csf-one":
+            return b_csf_by_hand(shape, places, ascending(shape), 128, 512)
         case "b-csf":
             trees = tuple(b_csf_by_hand(shape, places, rooted(shape, mode), 128, 512) for mode in every)
             return PerMode(trees, shape)
@@ -280,8 +285,9 @@ def by_hand(name, shape, places):
             return mm_csf_by_hand(shape, places, 128, every, dynamic=True)
 
 
-def test_the_registry_lists_seven_formats():
-    assert [*FORMATS] == ["coo", "csf-one", "csf-all", "b-csf", "f-coo", "hicoo", "mm-csf"]
+def test_the_registry_lists_nine_formats():
+    trees = ["csf-one", "csf-all", "fibers-all", "b-csf-one", "b-csf"]
+    assert [*FORMATS] == ["coo", *trees, "f-coo", "hicoo", "mm-csf"]
 
 
 @pytest.mark.slow
