@@ -175,6 +175,28 @@ def _read(
         )
 
 
+def read_nonzeros(file: Path, dtype: Values | None, advice: str, *, quiet: bool) -> Coo:
+    """The sparse tensor in a file; nonzeros with equal coordinates stay separate, values are finite."""
+    import numpy as np
+
+    import reference.sparse
+
+    if file.name.endswith((".tns", ".tns.gz")):
+        kind = np.dtype(dtype or Values.float64)
+        try:
+            with total_bar("reading", DownloadColumn(), quiet=quiet) as progress:
+                return reference.sparse.read_tns(file, duplicates="keep", dtype=kind, progress=progress)
+        except InputFileError as error:
+            message = str(error).replace("pass nonfinite=True if it is meant", advice)
+            raise InputFileError(message) from None
+    if not file.name.endswith((".npz", ".swt")):
+        raise InputFileError(
+            f"{file} has an unknown suffix\n"
+            "a sparse tensor is read from .tns, .tns.gz or .npz\nrename the file"
+        )
+    return typed(reference.sparse.read_tensor(file), dtype)
+
+
 def _is_zip(path: Path) -> bool:
     from reference.sparse.files import ZIP
 
