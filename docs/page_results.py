@@ -91,6 +91,7 @@ def filled(markdown: str) -> str:
             *(ROOT / "benchmarks" / "results").rglob("door-torch*.json"),
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
+            *(ROOT / "benchmarks" / "results" / "tensors").glob("*.json"),
         }
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
