@@ -2,8 +2,8 @@
 
 A page is ``docs/papers/NAME.md``. Its tables with the columns of `COLUMNS` list the items of the paper, and a
 line says how many are whole, partial (with a reason) and absent. In backticks stand names of functions or
-files of the tree, tests as ``path::test``, and files, folders or commands as evidence. Tables of printed numbers
-are functions of ``docs/page_papers.py``, which the page asks for by ``<!-- printed NAME ITEM -->``.
+files of the tree, tests as ``path::test``, and files, folders or commands as evidence. Printed numbers are
+functions of ``docs/page_papers.py``, which the page asks for by ``<!-- printed NAME ITEM -->``.
 """
 
 from __future__ import annotations
