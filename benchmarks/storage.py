@@ -29,7 +29,6 @@ from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, SparseTensor
 
 FORMATS: dict[str, Callable[[Coo], SparseTensor]] = {
     **formats.FORMATS,
-    "b-csf-one": formats.b_csf,
     "mm-csf-static": partial(formats.mm_csf, lengths="static"),
 }
 TARGETS = {

@@ -95,6 +95,7 @@ def filled(markdown: str) -> str:
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
             BOTH_RESULTS,
+            *(ROOT / "benchmarks" / "results" / "tensors").glob("*.json"),
         }
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from reference.types import Coo
+
 Keys: TypeAlias = npt.NDArray[np.uint64]
 
 
@@ -42,6 +44,16 @@ def count_distinct(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> int:
     """The number of distinct coordinates: of slices for one mode, of fibers for all modes except one."""
     keys = np.sort(coordinate_keys(coords, shape))
     return 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))
+
+
+def distinct(coo: Coo) -> Coo:
+    """The tensor with the first nonzero of each coordinates only, sorted.
+
+    >>> distinct(Coo([[1, 0, 1], [2, 3, 2]], [5.0, 6.0, 7.0], (2, 5))).values.tolist()
+    [6.0, 5.0]
+    """
+    first = np.unique(coordinate_keys(coo.coords, coo.shape), return_index=True)[1]
+    return Coo(coo.coords[:, first], coo.values[first], coo.shape, coo.nonfinite)
 
 
 def first_repeated(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> tuple[int, int] | None:

@@ -23,7 +23,8 @@ from reference.errors import DtypeError, FormatError, NotANumberError, SchemeErr
 from reference.types.fields import LARGEST_DIMENSION, as_array, is_integer
 from reference.types.sparse import BLOCKS, Coo
 
-LENGTHS = ("dynamic", "static")
+LENGTHS, TIES, TURNS = ("dynamic", "static"), ("average", "printed"), ("sorted", "given")
+"""The options of MM-CSF's choice: lengths of fibers, the rule of a tie, and the order of the nonzeros."""
 _MATRICES = "give one (dimension, rank) matrix for each mode"
 
 
@@ -118,16 +119,21 @@ def check_block(block: object) -> int:
 
 
 def check_directions(
-    directions: Iterable[Any] | None, shape: tuple[int, ...], lengths: object
+    directions: Iterable[Any] | None,
+    shape: tuple[int, ...],
+    lengths: object,
+    ties: object = "average",
+    order: object = "sorted",
 ) -> tuple[int, ...]:
-    """The leaf modes that MM-CSF chooses from, by default all; raise if they or ``lengths`` are invalid."""
+    """The leaf modes that MM-CSF chooses from, by default all; raise if they or the options are invalid."""
     check_option("lengths", lengths, LENGTHS, "fibers are counted after each choice, or once")
-    order = len(shape)
-    leaves = tuple(check_mode(leaf, order) for leaf in (range(order) if directions is None else directions))
+    check_option("ties", ties, TIES, "the direction with longer fibers wins, or the first of algorithm 5")
+    check_option("order", order, TURNS, "nonzeros choose in lexicographic order, or as they are given")
+    every = tuple(range(len(shape)))
+    leaves = tuple(check_mode(leaf, len(shape)) for leaf in (every if directions is None else directions))
     if not leaves or len(set(leaves)) < len(leaves):
         raise ShapeError(
-            f"directions={leaves}\ngive at least one leaf mode, none of them twice\n"
-            f"choose from {tuple(range(order))}"
+            f"directions={leaves}\ngive at least one leaf mode, none of them twice\nchoose from {every}"
         )
     return leaves
 

@@ -469,17 +469,17 @@ class PerMode(SparseFormat):
 
     Attributes
     ----------
-    tensors : tuple of Csf, of BCsf or of FCoo
+    tensors : tuple of Csf, of BCsf, of Fibers or of FCoo
         ``tensors[n].modes`` has mode n first, then the others by dimension, the shortest first.
     shape : tuple of int
 
     Source: MM-CSF (SC'19), section 3.2 and algorithm 3.
     """
 
-    tensors: tuple[Csf, ...] | tuple[BCsf, ...] | tuple[FCoo, ...]
+    tensors: tuple[Csf, ...] | tuple[BCsf, ...] | tuple[Fibers, ...] | tuple[FCoo, ...]
     shape: tuple[int, ...]
 
-    made_of = (Csf, BCsf, FCoo)
+    made_of = (Csf, BCsf, Fibers, FCoo)
 
     @property
     def parts(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The commands ``simwarp bench bmm`` and ``bconv``: our calls compared with installed libraries' calls."""
+"""The commands ``simwarp bench``: our calls beside those of installed libraries, and sparse formats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from reference.errors import SchemeError
 from reference.files import write_output
+from simwarp.cli.bench_mttkrp import mttkrp_command
 from simwarp.cli.files import write_svg
 from simwarp.cli.output import OneDevice, cuda_device, print_json, table, total_bar, wide_console
 from simwarp.draw.bench import check_roof, to_svg
@@ -20,9 +21,10 @@ from simwarp.draw.roofline import si
 from simwarp.draw.text import printable
 
 bench_app = typer.Typer(
-    help="Time products and convolutions of ±1 beside torch's and CuPy's, if these are installed.",
+    help="Time products and convolutions of ±1 beside torch's and CuPy's, and sparse formats.",
     no_args_is_help=True,
 )
+bench_app.command("mttkrp")(mttkrp_command)
 
 Sizes = Annotated[
     str | None, typer.Option(metavar="N,N,…", help="Rows and columns of products, channels of convolutions.")

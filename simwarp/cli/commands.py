@@ -43,7 +43,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "trace": ("trace.trace_app", "Show stored traces, and compare them."),
         "bench": (
             "bench.bench_app",
-            "Time products and convolutions of ±1 beside torch's and CuPy's, if these are installed.",
+            "Time products and convolutions of ±1 beside torch's and CuPy's, and sparse formats.",
         ),
     },
     "Layouts and formats": {

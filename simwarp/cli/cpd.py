@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import DownloadColumn, TaskProgressColumn
+from rich.progress import TaskProgressColumn
 
 from reference.errors import InputFileError, SchemeError
 from reference.files import write_output
-from simwarp.cli.files import ADVICE, Values, typed
-from simwarp.cli.output import Json, cuda_device, print_json, progress_bar, total_bar
+from simwarp.cli.files import ADVICE, Values
+from simwarp.cli.output import Json, cuda_device, print_json, progress_bar
+from simwarp.cli.tensor import read_nonzeros
 
 if TYPE_CHECKING:
     from reference.types import Coo, Cpd
@@ -83,7 +84,7 @@ def cpd_command(
     target = Device() if device is Runs.sim else None
     if device is Runs.cuda:
         target = cuda_device("give --device cpu, or --device sim for the simulator")
-    coo = _read(file, dtype, quiet=as_json)
+    coo = read_nonzeros(file, dtype, "cpd needs finite values", quiet=as_json)
     options: dict[str, Any] = {"seed": seed, "iterations": iterations, "tolerance": tolerance}
     decompose = reference.cpd_als
     if target is not None:
@@ -135,29 +136,6 @@ def _builder(name: str | None, device: Runs) -> Callable[[Coo], Any]:
     if device is Runs.cpu:
         return lambda coo: coo
     return lambda coo: FORMATS[name or FORMAT](coalesce(coo))
-
-
-def _read(file: Path, dtype: Values | None, *, quiet: bool) -> Coo:
-    """The sparse tensor in a file; nonzeros with equal coordinates stay separate."""
-    import numpy as np
-
-    import reference.sparse
-
-    if file.name.endswith((".tns", ".tns.gz")):
-        kind = np.dtype(dtype or Values.float64)
-        try:
-            with total_bar("reading", DownloadColumn(), quiet=quiet) as progress:
-                return reference.sparse.read_tns(file, duplicates="keep", dtype=kind, progress=progress)
-        except InputFileError as error:
-            advice = "cpd needs finite values"
-            message = str(error).replace("pass nonfinite=True if it is meant", advice)
-            raise InputFileError(message) from None
-    if not file.name.endswith((".npz", ".swt")):
-        raise InputFileError(
-            f"{file} has an unknown suffix\n"
-            "a sparse tensor is read from .tns, .tns.gz or .npz\nrename the file"
-        )
-    return typed(reference.sparse.read_tensor(file), dtype)
 
 
 def _write(path: Path, model: Cpd) -> None:

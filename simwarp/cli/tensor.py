@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,14 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import DownloadColumn
+from rich.table import Table
 from rich.text import Text
 
-from reference.errors import InputFileError, SchemeError, ShapeError
+from reference.errors import FormatError, InputFileError, SchemeError, ShapeError
 from simwarp.cli.files import Values, typed
 from simwarp.cli.output import Json, as_options, print_json, table, total_bar, wide_console
 
 if TYPE_CHECKING:
-    from reference.types import Coo
+    from reference.types import Coo, SparseTensor
 
 tensor_app = typer.Typer(help="Look at files of sparse tensors, and convert them.", no_args_is_help=True)
 
@@ -72,13 +74,20 @@ def info_command(
     base: FromBase = Base.auto,
     header: FromHeader = Header.auto,
     nonfinite: Nonfinite = False,
+    rank: Annotated[int, typer.Option(min=1, help="Columns of the factors whose MTTKRP is counted.")] = 32,
+    bounds: Annotated[
+        str, typer.Option(metavar="N,N,…", help="Bounds of the histograms, ascending.")
+    ] = "100,5000,10000",
     as_json: Json = False,
 ) -> int:
-    """Show the size of a sparse tensor, its slices and fibers, and its storage in every format."""
+    """Show a sparse tensor's size, slices and fibers, and its storage and work in every format."""
+    limits = _bounds(bounds)
     tensor = _read(file, base, header, Duplicates.keep, None, nonfinite, quiet=as_json)
     with Console(stderr=True, quiet=as_json).status("counting slices and fibers") as status:
-        report: dict[str, Any] = {"file": str(file), **_size(tensor), "modes": _modes(tensor)}
-        report["storage"] = _storage(tensor, report["duplicates"] > 0, status.update)
+        report: dict[str, Any] = {"file": str(file), **_size(tensor)}
+        repeated = report["duplicates"] > 0
+        report |= {"bounds": list(limits), "modes": _modes(tensor, limits, repeated), "rank": rank}
+        report |= _formats(tensor, repeated, rank, status.update)
     if as_json:
         print_json(report)
     else:
@@ -166,6 +175,28 @@ def _read(
         )
 
 
+def read_nonzeros(file: Path, dtype: Values | None, advice: str, *, quiet: bool) -> Coo:
+    """The sparse tensor in a file; nonzeros with equal coordinates stay separate, values are finite."""
+    import numpy as np
+
+    import reference.sparse
+
+    if file.name.endswith((".tns", ".tns.gz")):
+        kind = np.dtype(dtype or Values.float64)
+        try:
+            with total_bar("reading", DownloadColumn(), quiet=quiet) as progress:
+                return reference.sparse.read_tns(file, duplicates="keep", dtype=kind, progress=progress)
+        except InputFileError as error:
+            message = str(error).replace("pass nonfinite=True if it is meant", advice)
+            raise InputFileError(message) from None
+    if not file.name.endswith((".npz", ".swt")):
+        raise InputFileError(
+            f"{file} has an unknown suffix\n"
+            "a sparse tensor is read from .tns, .tns.gz or .npz\nrename the file"
+        )
+    return typed(reference.sparse.read_tensor(file), dtype)
+
+
 def _is_zip(path: Path) -> bool:
     from reference.sparse.files import ZIP
 
@@ -214,27 +245,48 @@ def _size(tensor: Coo) -> dict[str, Any]:
     }
 
 
-def _modes(tensor: Coo) -> list[dict[str, int]]:
-    """For each mode, its dimension, its non-empty slices, and the non-empty fibers along it."""
-    from reference.sparse.coordinates import count_distinct
+def _bounds(text: str) -> tuple[int, ...]:
+    """The bounds of the histograms, from a comma-separated list."""
+    from reference.sparse import length_histogram
 
-    rows: list[dict[str, int]] = []
+    try:
+        limits = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SchemeError(f"--bounds {text}\nbounds are integers\ngive e.g. --bounds 1,10,100") from None
+    length_histogram((), limits)
+    return limits
+
+
+def _modes(tensor: Coo, bounds: tuple[int, ...], repeated: bool) -> list[dict[str, Any]]:
+    """For each mode its dimension, its slices, the fibers along it, and how many nonzeros these have."""
+    from reference.sparse import fiber_lengths, length_histogram, slice_lengths
+    from reference.sparse.coordinates import distinct
+
+    tensor = distinct(tensor) if repeated else tensor
+    rows: list[dict[str, Any]] = []
     for mode, dimension in enumerate(tensor.shape):
-        others = [other for other in range(len(tensor.shape)) if other != mode]
-        slices = count_distinct(tensor.coords[mode : mode + 1], (dimension,))
-        fibers = count_distinct(tensor.coords[others], tuple(tensor.shape[other] for other in others))
-        rows.append({"mode": mode, "dimension": dimension, "slices": slices, "fibers": fibers})
+        row: dict[str, Any] = {"mode": mode, "dimension": dimension}
+        for name, lengths in (
+            ("slices", slice_lengths(tensor, mode)),
+            ("fibers", fiber_lengths(tensor, mode)),
+        ):
+            row[name] = lengths.size
+            row[f"{name}_longest"] = int(lengths.max())
+            row[f"{name}_deviation"] = float(lengths.std())
+            row[f"{name}_histogram"] = list(length_histogram(lengths, bounds))
+        rows.append(row)
     return rows
 
 
-def _storage(tensor: Coo, repeated: bool, report: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The bytes of the indices in every format, with duplicates summed first."""
+def _formats(tensor: Coo, repeated: bool, rank: int, report: Callable[[str], None]) -> dict[str, Any]:
+    """The bytes of the indices and the work of an MTTKRP in every format, with duplicates summed first."""
     import reference.sparse
     from gpu.mttkrp import formats
     from reference.sparse import index_bytes
 
     made_by = formats if tensor.values.size >= _MANY_NONZEROS else reference.sparse
-    rows: list[dict[str, Any]] = []
+    storage: list[dict[str, Any]] = []
+    work: list[dict[str, Any]] = []
     for name, make in made_by.FORMATS.items():
         report(f"building {name}")
         try:
@@ -242,10 +294,22 @@ def _storage(tensor: Coo, repeated: bool, report: Callable[[str], None]) -> list
                 tensor, repeated = made_by.coalesce(tensor), False
             made = make(tensor)
         except ShapeError as error:
-            rows.append({"format": name, "paper": None, "held": None, "why": str(error).splitlines()[0]})
+            storage.append({"format": name, "paper": None, "held": None, "why": str(error).splitlines()[0]})
         else:
-            rows.append({"format": name, "paper": index_bytes(made), "held": index_bytes(made, by="held")})
-    return rows
+            storage.append({"format": name, "paper": index_bytes(made), "held": index_bytes(made, by="held")})
+            work.append({"format": name, **_work(made, rank)})
+    return {"storage": storage, "work": work}
+
+
+def _work(made: SparseTensor, rank: int) -> dict[str, Any]:
+    """The work of an MTTKRP of all modes, and the same by the paper's table 3 if that has it."""
+    from reference.sparse import mttkrp_work
+
+    work: dict[str, Any] = asdict(mttkrp_work(made, rank))
+    try:
+        return work | {"table": asdict(mttkrp_work(made, rank, by="paper"))}
+    except (FormatError, ShapeError):  # another format, or another order
+        return work | {"table": None}
 
 
 def _is_larger_than_used(tensor: Coo) -> bool:
@@ -269,7 +333,8 @@ def _show(report: dict[str, Any]) -> None:
         console.print(f"{again} duplicates; storage is that of their sums")
     modes = table("mode", numbers=("dimension", "slices", "fibers", "nonzeros of a fiber"))
     for row in report["modes"]:
-        modes.add_row(*map(str, row.values()), f"{distinct / row['fibers']:.4g}")
+        counts = (str(row[name]) for name in ("mode", "dimension", "slices", "fibers"))
+        modes.add_row(*counts, f"{distinct / row['fibers']:.4g}")
     storage = table("bytes of indices", numbers=("by the paper", "as held", "bytes per nonzero"))
     for row in report["storage"]:
         if row["paper"] is None:
@@ -278,7 +343,35 @@ def _show(report: dict[str, Any]) -> None:
             each = f"{row['paper'] / distinct:.4g}"
             storage.add_row(row["format"], str(row["paper"]), str(row["held"]), each)
     console.print(modes)
+    console.print(_histograms(report))
     console.print(storage)
+    if report["work"]:
+        console.print(_work_table(report))
+
+
+def _histograms(report: dict[str, Any]) -> Table:
+    """How many slices and fibers have how many nonzeros."""
+    sizes = [*(f"up to {bound}" for bound in report["bounds"]), "more"]
+    shown = table("nonzeros of", numbers=(*sizes, "most", "deviation"))
+    for name, title in (("slices", "slices of mode"), ("fibers", "fibers along mode")):
+        for row in report["modes"]:
+            counts = map(str, (*row[f"{name}_histogram"], row[f"{name}_longest"]))
+            shown.add_row(f"{title} {row['mode']}", *counts, f"{row[f'{name}_deviation']:.3g}")
+    return shown
+
+
+def _work_table(report: dict[str, Any]) -> Table:
+    """The work of an MTTKRP of all modes in every format, in elements, and by table 3 of the paper."""
+    names = ("flops", "reads", "writes")
+    shown = table(
+        f"MTTKRP, R = {report['rank']}", numbers=(*names, *(f"{name} by table 3" for name in names))
+    )
+    for row in report["work"]:
+        by_table = row["table"] or dict.fromkeys(names, "-")
+        shown.add_row(
+            row["format"], *(str(row[name]) for name in names), *(str(by_table[name]) for name in names)
+        )
+    return shown
 
 
 def _product(shape: tuple[int, ...] | list[int]) -> str:

@@ -16,7 +16,7 @@ import pytest
 from simwarp.cli import main
 from support.sources import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TENSOR = "1 1 1 2.0\n2 3 1 -1.5\n"
 NOT_RUN = {
     r"(\S*/)?pip |python3 -m venv|git clone|make ": "it installs, fetches, or runs all tests",

@@ -4,7 +4,7 @@ from gpu.mttkrp.formats.b_csf import b_csf, b_csf_all
 from gpu.mttkrp.formats.coo import coalesce
 from gpu.mttkrp.formats.csf import csf, csf_all
 from gpu.mttkrp.formats.f_coo import f_coo, f_coo_all
-from gpu.mttkrp.formats.fibers import fibers
+from gpu.mttkrp.formats.fibers import fibers, fibers_all
 from gpu.mttkrp.formats.hi_coo import hi_coo
 from gpu.mttkrp.formats.mm_csf import mm_csf
 from gpu.mttkrp.formats.registry import FORMATS, KERNELS, OF_TYPE
@@ -22,6 +22,7 @@ __all__ = [
     "f_coo",
     "f_coo_all",
     "fibers",
+    "fibers_all",
     "hi_coo",
     "mm_csf",
     "to_coo",

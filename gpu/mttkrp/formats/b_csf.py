@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpu.mttkrp.formats.entry import Columns, Format, by_mode
-from gpu.mttkrp.formats.fibers import aligned
+from gpu.mttkrp.formats.fibers import aligned, work_of
 from gpu.mttkrp.formats.nonzeros import Nonzeros, per_mode, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, gathered, taken
 from gpu.mttkrp.kernels import WARP, Setting, Work, pointers, rows_of
-from reference.types import BCsf, Coo, PerMode
+from reference.types import BCsf, Coo, Fibers, PerMode
 from reference.types.arguments import check_number
 
 SHORT = 32
@@ -91,6 +91,19 @@ def _columns(tensor: BCsf) -> Columns:
 
 
 def _work(tensor: BCsf, mode: int, setting: Setting) -> Work:
+    """The launch for the mode of the slices, or for another one, whose fibers are as those of any tree."""
+    return _of_slices(tensor, setting) if mode == tensor.modes[0] else _of_fibers(tensor, mode, setting)
+
+
+def _of_fibers(tensor: BCsf, mode: int, setting: Setting) -> Work:
+    """The launch of algorithm 7 or 8, for which each fiber gets the index of its slice."""
+    slices = np.repeat(tensor.slices.download(), np.diff(tensor.slice_pointers.download()))
+    arrays = tensor.uppers, tensor.fiber_pointers, tensor.leaves, tensor.values
+    fibers = Fibers(tensor.modes, *arrays, tensor.shape, tensor.split)
+    return work_of(fibers, mode, setting, setting.device.upload(slices, "slice of each fiber"))
+
+
+def _of_slices(tensor: BCsf, setting: Setting) -> Work:
     """The launch of algorithm 2, with ``2**b`` warps for each slice of bin b."""
     warps, total = _warps(tensor, setting)
     uppers = rows_of(tensor.uppers) if setting.order > 2 else []
@@ -137,10 +150,9 @@ def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
 FORMAT = Format(
     BCsf,
     _columns,
-    builders={"b-csf": b_csf_all},
+    builders={"b-csf-one": b_csf, "b-csf": b_csf_all},
     work=_work,
     source="b_csf.cu",
-    summary="one or more warps for each slice, by its number of nonzeros",
+    summary="one or more warps for each slice, by its number of nonzeros; other modes by fibers.cu",
     macros={"ALIGNED": ""},
-    is_for_one_mode=True,
 )

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.device import Array
 from gpu.mttkrp.formats.entry import Columns, Format, by_mode
-from gpu.mttkrp.formats.nonzeros import Nonzeros, sorted_nonzeros
+from gpu.mttkrp.formats.nonzeros import Nonzeros, per_mode, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import gathered, taken
 from gpu.mttkrp.kernels import Setting, Work, pointers, rows_of
-from reference.types import Coo, Fibers
+from reference.types import Coo, Fibers, PerMode
 from reference.types.arguments import check_number
 
 SHARE = 64
@@ -35,6 +36,19 @@ def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
     ([[0, 1], [1, 0]], [0, 2, 3], [0, 4, 2])
     """
     return fibers_of(sorted_nonzeros(coo, modes), check_number("split", split))
+
+
+def fibers_all(coo: Coo, *, split: int = 128) -> PerMode:
+    """Build fibers for each mode, with that mode first: B-CSF-ALL for algorithm 6; see `fibers`.
+
+    Source: MM-CSF (SC'19), section 5.
+
+    >>> made = fibers_all(Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5)))
+    >>> [part.modes for part in made.tensors]
+    [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
+    """
+    split = check_number("split", split)
+    return per_mode(coo, lambda nonzeros: fibers_of(nonzeros, split))
 
 
 def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
@@ -64,23 +78,32 @@ def columns(tensor: Fibers) -> Columns:
     return by_mode([*uppers, tensor.leaves], tensor.modes), tensor.values
 
 
-def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
-    """The launch of algorithm 6, 7 or 8, by the mode's level, for a whole tensor or an MM-CSF partition."""
-    level, count = tensor.modes.index(mode), tensor.uppers.shape[1]
+def work_of(tensor: Fibers, mode: int, setting: Setting, slices: Array | None = None) -> Work:
+    """The launch of algorithm 6, 7 or 8, by the mode's level, for a whole tensor or an MM-CSF partition.
+
+    ``slices``, if given, has each fiber's index in the first of the modes, ``uppers`` those in the others.
+    """
+    level, count = tensor.modes.index(mode), tensor.pointers.shape[0] - 1
     to_leaf = level == setting.order - 1
     run = run_of_group(count, tensor.values.shape[0])
-    uppers = rows_of(tensor.uppers)
+    uppers = [] if slices is None else [slices.pointer]
+    uppers += rows_of(tensor.uppers) if tensor.uppers.shape[0] else []
     if not to_leaf:
         uppers.append(uppers.pop(level))
     name, grid = "to_leaf" if to_leaf else "to_upper", setting.grid(-(-count // run))
     arguments = pointers(*uppers, tensor.pointers, tensor.leaves, tensor.values), count, run
     modes = tuple(n for n in tensor.modes if n != mode)
-    launch = setting.launch("fibers.cu", name, grid, *arguments, modes=modes, defines=aligned(tensor))
+    keep = () if slices is None else (slices,)
+    launch = setting.launch(
+        "fibers.cu", name, grid, *arguments, modes=modes, keep=keep, defines=aligned(tensor)
+    )
     if not setting.deterministic:
         return Work((launch,))
     if to_leaf:
         return Work((launch,), tensor.leaves.download().astype(np.int64))
-    return Work((launch,), _emitted(tensor.uppers.download()[level], run))
+    apart = len(keep)  # levels whose indices are not among the uppers
+    rows = tensor.uppers.download()[level - apart] if level >= apart else keep[level].download()
+    return Work((launch,), _emitted(rows, run))
 
 
 def run_of_group(fibers: int, nonzeros: int) -> int:
@@ -116,7 +139,8 @@ def _emitted(rows: npt.NDArray[np.uint32], run: int) -> npt.NDArray[np.int64]:
 FORMAT = Format(
     Fibers,
     columns,
-    work=_work,
+    builders={"fibers-all": fibers_all},
+    work=work_of,
     source="fibers.cu",
     summary="one of three kernels, by the level of the mode: slice, fiber or nonzero",
     macros={"ALIGNED": ""},

@@ -133,4 +133,10 @@ def _paper_bytes(tree: BCsf) -> int:
     return WORD * (2 * sum(nodes(_uppers(tree))) + tree.values.size)
 
 
-FORMAT = Format(BCsf, _coordinates, _paper_bytes, {"b-csf": b_csf_all})
+def _slices_and_fibers(tree: BCsf) -> tuple[int, int]:
+    return tree.slices.size, tree.fiber_pointers.size - 1
+
+
+FORMAT = Format(
+    BCsf, _coordinates, _paper_bytes, {"b-csf-one": b_csf, "b-csf": b_csf_all}, _slices_and_fibers
+)

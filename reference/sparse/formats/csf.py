@@ -110,4 +110,8 @@ def _paper_bytes(tree: Csf) -> int:
     return WORD * (2 * sum(nodes.size for nodes in tree.indices[:-1]) + tree.values.size)
 
 
-FORMAT = Format(Csf, _coordinates, _paper_bytes, {"csf-one": csf, "csf-all": csf_all})
+def _slices_and_fibers(tree: Csf) -> tuple[int, int]:
+    return tree.indices[0].size, tree.indices[-2].size
+
+
+FORMAT = Format(Csf, _coordinates, _paper_bytes, {"csf-one": csf, "csf-all": csf_all}, _slices_and_fibers)

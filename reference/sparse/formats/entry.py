@@ -34,6 +34,8 @@ class Format:
     builders: Mapping[str, Callable[[Coo], SparseTensor]] = field(
         default_factory=dict[str, Callable[[Coo], SparseTensor]]
     )  # builders by the names that `simwarp tensor` compares
+    # the numbers of slices, and of fibers with their pieces counted; None for a format that is not a tree
+    slices_and_fibers: Callable[[Any], tuple[int, int]] | None = None
 
 
 def for_every_mode(coo: Coo, build: Callable[[tuple[int, ...]], Any]) -> PerMode:

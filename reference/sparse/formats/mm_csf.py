@@ -15,6 +15,8 @@ from reference.types import Coo, MmCsf
 from reference.types.arguments import check_coo, check_directions, check_number, leaf_last
 
 Lengths: TypeAlias = Literal["dynamic", "static"]
+Ties: TypeAlias = Literal["average", "printed"]
+Order: TypeAlias = Literal["sorted", "given"]
 
 
 def mm_csf(
@@ -23,12 +25,13 @@ def mm_csf(
     split: int = 128,
     lengths: Lengths = "dynamic",
     directions: tuple[int, ...] | None = None,
+    ties: Ties = "average",
+    order: Order = "sorted",
 ) -> MmCsf:
     """Partition the nonzeros by the direction of their longest fiber; store each part as fibers.
 
-    Nonzeros are assigned one by one, in lexicographic order by mode 0, 1, …. Among fibers of equal length,
-    that one wins whose direction has fewer fibers in the whole tensor, hence longer ones on average; then
-    that with the lower leaf mode.
+    Nonzeros are assigned one by one. Which of them goes first, and which of equally long fibers wins, are
+    options; the defaults give one set of arrays for one set of nonzeros.
 
     Parameters
     ----------
@@ -41,6 +44,13 @@ def mm_csf(
         (algorithm 5). With ``"static"`` lengths are those of the whole tensor.
     directions : tuple of int, optional
         The leaf modes of the directions to choose from; by default all.
+    ties : {"average", "printed"}
+        Among fibers of equal length, with ``"average"`` that one wins whose direction has fewer fibers in the
+        whole tensor, hence longer ones on average (section 4.1); then that with the lower leaf mode. With
+        ``"printed"`` it is the first partition of algorithm 5: that with the highest leaf mode.
+    order : {"sorted", "given"}
+        With ``"sorted"`` nonzeros choose in lexicographic order by mode 0, 1, …, with ``"given"`` in the
+        order in which the Coo holds them, as in algorithm 5 and figure 4.
 
     Returns
     -------
@@ -55,11 +65,12 @@ def mm_csf(
     ShapeError
         If a dimension exceeds 2**32, ``split`` is less than 1, or ``directions`` are not different modes.
     SchemeError
-        For unknown ``lengths``.
+        For unknown ``lengths``, ``ties`` or ``order``.
 
     Notes
     -----
-    In a tie, algorithm 5 as printed takes the lowest partition; this follows the rule of section 4.1.
+    Section 4.1 and algorithm 5 differ in a tie: the text prefers longer fibers on average, the listing its
+    first partition.
 
     Source: MM-CSF (SC'19), section 4.1, figure 4 and algorithm 5.
 
@@ -70,13 +81,24 @@ def mm_csf(
     >>> coo = Coo([[0, 1, 2, 2, 2], [1, 1, 0, 1, 2]], [1.0, 2.0, 3.0, 4.0, 5.0], (3, 3))
     >>> [(part.modes, part.leaves.tolist()) for part in mm_csf(coo).partitions]
     [((1, 0), [0, 1, 2]), ((0, 1), [0, 2])]
+
+    Figure 4, in its order, has three fibers; sorted, slice 0 chooses first and there are four:
+
+    >>> figure = [[5, 5, 5, 4, 4, 4, 0, 0], [1] * 8, [1, 2, 3, 2, 1, 5, 2, 4]]
+    >>> for order in ("given", "sorted"):
+    ...     made = mm_csf(Coo(figure, [1.0] * 8, (6, 2, 6)), directions=(0, 2), order=order)
+    ...     print(sum(part.uppers.shape[1] for part in made.partitions))
+    3
+    4
     """
     check_coo(coo)
     split = check_number("split", split)
-    directions = check_directions(directions, coo.shape, lengths)
+    directions = check_directions(directions, coo.shape, lengths, ties, order)
     indices, values = sort_distinct(coo, tuple(range(len(coo.shape))))
+    if order == "given":
+        indices, values = coo.coords, coo.values
     nonzeros = [tuple(nonzero) for nonzero in indices.T.tolist()]
-    chosen = np.array(choose_directions(nonzeros, directions, lengths))
+    chosen = np.array(choose_directions(nonzeros, directions, lengths, ties))
     return MmCsf(
         tuple(
             fibers(
@@ -91,7 +113,10 @@ def mm_csf(
 
 
 def choose_directions(
-    nonzeros: list[tuple[int, ...]], directions: tuple[int, ...], lengths: Lengths
+    nonzeros: list[tuple[int, ...]],
+    directions: tuple[int, ...],
+    lengths: Lengths,
+    ties: Ties = "average",
 ) -> list[int]:
     """Assign a direction (leaf mode) to each nonzero, in the order given: algorithm 5, lines 2 to 13.
 
@@ -108,7 +133,8 @@ def choose_directions(
     number = Counter(leaf for leaf, *_ in length)
 
     def preference(nonzero: tuple[int, ...], leaf: int) -> tuple[int, int, int]:
-        return -length[_fiber(nonzero, leaf)], number[leaf], leaf
+        second, third = (number[leaf], leaf) if ties == "average" else (-leaf, 0)
+        return -length[_fiber(nonzero, leaf)], second, third
 
     chosen: list[int] = []
     for nonzero in nonzeros:

@@ -58,8 +58,8 @@ def timed(
     rows = [_row(one.problem, one.case) | _times(one) for one in cases]
     versions = {peer.name: peer.version for peer in have}
     measured = {"rounds": count, "of": rounds, "statistic": "median of the rounds' medians"}
-    facts = _facts(kind, device, rows, left_out=left_out, measured=measured)
-    return facts | {"unit": "seconds", "versions": facts["versions"] | versions}
+    found = facts(kind, device, rows, left_out=left_out, measured=measured)
+    return found | {"unit": "seconds", "versions": found["versions"] | versions}
 
 
 def counted(kind: str, sizes: Sequence[int], device: Any, progress: Progress) -> Facts:
@@ -71,7 +71,7 @@ def counted(kind: str, sizes: Sequence[int], device: Any, progress: Progress) ->
         for case in problem.ours(device, None):
             _check(problem, case)
             rows.append(_row(problem, case) | Counter(device).cost(case.call))
-    return _facts(kind, device, rows, measured=Counter(device).about()) | {"unit": "instructions"}
+    return facts(kind, device, rows, measured=Counter(device).about()) | {"unit": "instructions"}
 
 
 def roof_of(device_name: str, named: str | None) -> Facts | None:
@@ -153,7 +153,7 @@ def _times(one: Measured) -> Facts:
     return {"seconds": seconds, "returns": returns, "kernels": kernels, **rates}
 
 
-def _facts(kind: str, device: Any, rows: list[Facts], **others: Any) -> Facts:
+def facts(kind: str, device: Any, rows: list[Facts], **others: Any) -> Facts:
     """The results of a benchmark as a JSON object: device, versions and rows."""
     versions = {"simwarp": simwarp.__version__, "nvrtc": compiler_version().removeprefix("NVRTC ")}
     cc = "sm_{}{}".format(*device.compute_capability)

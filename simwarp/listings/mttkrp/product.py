@@ -31,7 +31,8 @@ def mttkrp(
     ----------
     tensor : MmCsf, Fibers, BCsf or PerMode
         MmCsf, or one partition (Fibers): by algorithm 6, 7 or 8, if ``mode`` is the root, in the middle or
-        the leaf of a partition. BCsf with ``mode`` at its root, or PerMode of such: by algorithm 2.
+        the leaf of a partition. BCsf: by algorithm 2 if ``mode`` is at its root, else by 7 or 8. PerMode: by
+        the algorithm of the root, 2 for BCsf and 6 for Fibers.
     factors : one (dimension, R) array per mode, of the values' dtype
         The factor of ``mode`` is not read.
     mode : int
@@ -43,7 +44,7 @@ def mttkrp(
     Raises
     ------
     FormatError
-        For another format, or a BCsf of another mode.
+        For another format.
     ShapeError
         For a mode that the tensor does not have, or factors that do not fit.
 
@@ -64,8 +65,10 @@ def mttkrp(
     out = GlobalArray.of("out", np.zeros_like(factors[mode]))
     rank = factors[mode].shape[1]
     matrices = [GlobalArray.of(f"factor {n}", factor, read_only=True) for n, factor in enumerate(factors)]
-    if isinstance(tensor, BCsf):
-        _root(tensor, matrices, mode, out, rank)
+    if isinstance(tensor, BCsf) and tensor.modes[0] == mode:
+        _root(tensor, matrices, out, rank)
+    elif isinstance(tensor, BCsf):
+        _partition(_fibers_of(tensor), matrices, mode, out, rank)
     elif isinstance(tensor, Fibers):
         _partition(tensor, matrices, mode, out, rank)
     elif isinstance(tensor, MmCsf):
@@ -104,12 +107,14 @@ def _check_axes(tensor: Any) -> None:
             refuse(tensor, f"{field} has shape {shape}", f"{needed} is needed")
 
 
-def _root(tensor: BCsf, matrices: list[GlobalArray], mode: int, out: GlobalArray, rank: int) -> None:
-    if tensor.modes[0] != mode:
-        raise FormatError(
-            f"this BCsf has mode {tensor.modes[0]} at its root, not {mode}\n"
-            "algorithm 2 computes the product of the root\nbuild a BCsf with the mode at its root"
-        )
+def _fibers_of(tensor: BCsf) -> Fibers:
+    """The fibers of a balanced tree, each with the index of its slice."""
+    uppers = np.vstack([np.repeat(tensor.slices, np.diff(tensor.slice_pointers)), tensor.uppers])
+    arrays = uppers, tensor.fiber_pointers, tensor.leaves, tensor.values
+    return Fibers(tensor.modes, *arrays, tensor.shape, tensor.split)
+
+
+def _root(tensor: BCsf, matrices: list[GlobalArray], out: GlobalArray, rank: int) -> None:
     *middle, leaf = tensor.modes[1:]
     slices = _array("slicePtr", tensor.slice_pointers), _array("sliceInds", tensor.slices)
     tree = _array("fiberPtr", tensor.fiber_pointers), _indices(middle, tensor.uppers), *_nonzeros(tensor)

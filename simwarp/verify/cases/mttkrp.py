@@ -1,13 +1,16 @@
-"""The case of MTTKRP: every format, order, mode and rank, with atomics and without, on all kinds of tensors.
+"""The cases of MTTKRP: every format, order, mode and rank, with atomics and without, on all kinds of tensors.
 
-The number of an input determines all of these. The first 490 inputs cover every combination of format, order
-and mode, and rank, with dtypes, kinds and ``deterministic`` in turn. COO tensors are unsorted and have
-repeated coordinates. The other formats are built by `gpu` for the kernels, by the reference for the listings.
+The number of an input determines all of these. The first 490 inputs of "mttkrp" cover every combination of
+format, order and mode, and rank, with dtypes, kinds and ``deterministic`` in turn; so do the first 140 of
+"mttkrp-trees", which has the formats that were added after hardware had answered the others. COO tensors are
+unsorted and have repeated coordinates. The other formats are built by `gpu` for the kernels, by the reference
+for the listings.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,9 +29,13 @@ from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 from simwarp.verify.tensors import KINDS, draw_factors, draw_tensor
 
-FORMATS = tuple(formats.FORMATS)
+TREES = ("fibers-all", "b-csf-one")
+"""B-CSF for the algorithms of MM-CSF: one tree for all modes, and the optimized slice algorithm."""
+FORMATS = tuple(name for name in formats.FORMATS if name not in TREES)
 PROBLEMS = tuple((order, mode) for order in (2, 3, 4, 5) for mode in range(order))
 """All pairs of an order and a mode."""
+LISTED = (*TREES, "b-csf")
+"""The formats, besides MM-CSF, that the listings take."""
 RANKS = (1, 7, 32, 33, 64)
 DTYPES = ("float32", "float64")
 
@@ -50,11 +57,11 @@ class Input:
         return self.factors[0].shape[1]
 
 
-def _draw(draw: Draw) -> Input:
+def _draw(names: tuple[str, ...], draw: Draw) -> Input:
     """Draw a random MTTKRP: a sparse tensor, factor matrices and a mode."""
-    # As 7, 5 and 11 are coprime, k modulo each covers every triple of format, rank and kind.
-    k, pairs = draw.k, len(FORMATS) * len(RANKS)
-    name, rank, kind = FORMATS[k % len(FORMATS)], RANKS[k % len(RANKS)], KINDS[k % len(KINDS)]
+    # As 7 (or 2), 5 and 11 are coprime, k modulo each covers every triple of format, rank and kind.
+    k, pairs = draw.k, len(names) * len(RANKS)
+    name, rank, kind = names[k % len(names)], RANKS[k % len(RANKS)], KINDS[k % len(KINDS)]
     order, mode = PROBLEMS[(k // pairs + k % pairs) % len(PROBLEMS)]
     dtype, deterministic = DTYPES[k // 2 % 2], k // 4 % 2 == 1
     tensor = draw_tensor(draw, kind, order, dtype, rank=rank, repeats=name == "coo")
@@ -71,9 +78,9 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    """The answer of algorithm 2 for B-CSF, of the MM-CSF listing for all other formats."""
+    """The answer of the listings for a format that they take, of that of MM-CSF for all others."""
     tensor = sparse.coalesce(item.tensor)
-    built = sparse.b_csf_all(tensor) if item.format == "b-csf" else sparse.mm_csf(tensor)
+    built: Any = sparse.FORMATS[item.format if item.format in LISTED else "mm-csf"](tensor)
     return listing(built, item.factors, item.mode)
 
 
@@ -145,8 +152,8 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
 
 CASES = [
     Case(
-        name="mttkrp",
-        draw=_draw,
+        name=name,
+        draw=partial(_draw, names),
         shape=_shape,
         describe=_describe,
         answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
@@ -154,7 +161,8 @@ CASES = [
         explain=_explain,
         lead=lambda item, bits: 0,  # the answers are floats, which have no differing bits
         kernels=_kernels,
-        covering=len(FORMATS) * len(RANKS) * len(PROBLEMS),
+        covering=len(names) * len(RANKS) * len(PROBLEMS),
         differs=differs,
     )
+    for name, names in (("mttkrp", FORMATS), ("mttkrp-trees", TREES))
 ]

@@ -7,14 +7,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import simwarp.cli.tensor as command_module
-from reference.errors import InputFileError, NotANumberError, SchemeError
-from reference.sparse import FORMATS, coalesce, index_bytes
+from reference.errors import InputFileError, NotANumberError, SchemeError, ShapeError
+from reference.sparse import (
+    FORMATS,
+    coalesce,
+    fiber_lengths,
+    index_bytes,
+    length_histogram,
+    mttkrp_work,
+    slice_lengths,
+)
 from reference.sparse.files import read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo
@@ -81,17 +91,49 @@ def test_info_reports_shape_values_and_storage(capsys, request, tensor, form):
     assert report["density"] == 97 / (6 * 9 * 13)
     places = set(zip(*tensor.coords.tolist(), strict=True))
     for mode, row in enumerate(report["modes"]):
-        others = [other for other in range(3) if other != mode]
-        assert row == {
-            "mode": mode,
-            "dimension": tensor.shape[mode],
-            "slices": len({place[mode] for place in places}),
-            "fibers": len({tuple(place[other] for other in others) for place in places}),
-        }
+        slices = Counter(place[mode] for place in places)
+        fibers = Counter(place[:mode] + place[mode + 1 :] for place in places)
+        assert (row["mode"], row["dimension"]) == (mode, tensor.shape[mode])
+        for name, lengths in (("slices", slices), ("fibers", fibers)):
+            assert row[name] == len(lengths)
+            assert row[f"{name}_longest"] == max(lengths.values())
+            assert row[f"{name}_deviation"] == pytest.approx(np.std([*lengths.values()]))
+            assert row[f"{name}_histogram"] == [len(lengths), 0, 0, 0]
     assert report["storage"] == [
         {"format": name, "paper": index_bytes(make(tensor)), "held": index_bytes(make(tensor), by="held")}
         for name, make in FORMATS.items()
     ]
+
+
+def test_info_reports_the_work_of_every_format(capsys, binary, tensor):
+    report = reported(capsys, "info", binary, "--rank", 5, "--bounds", "1,2")
+    assert (report["rank"], report["bounds"]) == (5, [1, 2])
+    for mode, row in enumerate(report["modes"]):
+        assert row["fibers_histogram"] == [*length_histogram(fiber_lengths(tensor, mode), (1, 2))]
+        assert row["slices_histogram"] == [*length_histogram(slice_lengths(tensor, mode), (1, 2))]
+        assert sum(row["fibers_histogram"][1:]) > 0
+    assert [row["format"] for row in report["work"]] == list(FORMATS)
+    for row in report["work"]:
+        made = FORMATS[row["format"]](tensor)
+        assert {**asdict(mttkrp_work(made, 5)), "format": row["format"], "table": row["table"]} == row
+        if row["format"] in ("f-coo", "hicoo"):
+            assert row["table"] is None
+        else:
+            assert row["table"] == asdict(mttkrp_work(made, 5, by="paper"))
+
+
+def test_table_3_is_left_out_for_other_orders(capsys, tmp_path):
+    (tmp_path / "x.tns").write_text("1 2 5\n2 1 6\n")
+    report = reported(capsys, "info", tmp_path / "x.tns")
+    assert {row["table"] for row in report["work"]} == {None}
+    assert command("info", tmp_path / "x.tns") == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["mm-csf", "384", "128", "128", "-", "-", "-"]
+
+
+@pytest.mark.parametrize("bounds", ["a", "2,1", ""])
+def test_bounds_that_do_not_ascend_are_refused(binary, bounds):
+    with pytest.raises((SchemeError, ShapeError), match="bounds"):
+        command("info", binary, "--bounds", bounds)
 
 
 def test_large_tensors_use_the_compiled_builders(capsys, monkeypatch, binary):
@@ -111,8 +153,13 @@ def test_info_prints_shape_values_and_storage(capsys, text):
     assert lines[1] == "density 0.138, uint32 indices, float64 values"
     assert lines[2].split() == ["mode", "dimension", "slices", "fibers", "nonzeros", "of", "a", "fiber"]
     assert [line.split()[:3] for line in lines[3:6]] == [["0", "6", "5"], ["1", "9", "7"], ["2", "13", "11"]]
-    assert [line.split()[0] for line in lines[7:]] == list(FORMATS)
-    assert lines[7].split() == ["coo", "1164", "1164", "12"]
+    assert lines[6].split()[:6] == ["nonzeros", "of", "up", "to", "100", "up"]
+    assert lines[7].split()[:5] == ["slices", "of", "mode", "0", "5"]
+    assert lines[12].split()[:4] == ["fibers", "along", "mode", "2"]
+    storage, work = lines[14 : 14 + len(FORMATS)], lines[15 + len(FORMATS) :]
+    assert [line.split()[0] for line in storage] == list(FORMATS) == [line.split()[0] for line in work]
+    assert storage[0].split() == ["coo", "1164", "1164", "12"]
+    assert work[0].split() == ["coo", *(str(n * 97 * 32) for n in (9, 6, 3, 9, 6, 3))]
 
 
 def test_duplicate_coordinates_are_counted_and_summed(capsys, tmp_path):
@@ -120,6 +167,7 @@ def test_duplicate_coordinates_are_counted_and_summed(capsys, tmp_path):
     report = reported(capsys, "info", tmp_path / "x.tns")
     assert (report["nonzeros"], report["duplicates"], report["density"]) == (5, 2, 0.75)
     assert [row["fibers"] for row in report["modes"]] == [2, 2]
+    assert [row["slices_longest"] for row in report["modes"]] == [2, 2]
     assert report["storage"][0]["paper"] == 3 * 8
     assert command("info", tmp_path / "x.tns") == 0
     assert "2 duplicates; storage is that of their sums" in capsys.readouterr().out

@@ -109,6 +109,8 @@ def test_settings_equal_those_of_the_reference(tensor, data, threads):
     directions = modes[: data.draw(st.integers(1, len(modes)))]
     lengths = data.draw(st.sampled_from(["dynamic", "static"]))
     mixed = {"split": split, "lengths": lengths, "directions": directions}
+    mixed["ties"] = data.draw(st.sampled_from(["average", "printed"]))
+    mixed["order"] = data.draw(st.sampled_from(["sorted", "given"]))
     with parts(threads):
         for call in (
             lambda tier: tier.csf(tensor, modes),
@@ -215,7 +217,7 @@ def test_the_order_is_stable_for_keys_of_any_length():
 # --------------------------------------------------------------------------------------------------
 
 
-def racy(numbers, lengths, preferred, dynamic, homes):
+def racy(numbers, lengths, preferred, dynamic, turns, homes):
     """Two halves of the nonzeros partitioned at once, each unaware of the other's fiber lengths."""
     half = homes.size // 2
     for begin, end in ((0, half), (half, homes.size)):
@@ -231,17 +233,31 @@ def racy(numbers, lengths, preferred, dynamic, homes):
                     seen[leaf, numbers[leaf, z]] -= np.uint32(1)
 
 
-def later_of_equals(numbers, lengths, preferred, dynamic, homes):
+def later_of_equals(numbers, lengths, preferred, dynamic, turns, homes):
     """A wrong partition in which ties go to the direction with more fibers."""
-    share_out(numbers, lengths, preferred[::-1].copy(), dynamic, homes)
+    share_out(numbers, lengths, preferred[::-1].copy(), dynamic, turns, homes)
 
 
-def static_although_dynamic(numbers, lengths, preferred, dynamic, homes):
-    share_out(numbers, lengths, preferred, False, homes)
+def static_although_dynamic(numbers, lengths, preferred, dynamic, turns, homes):
+    share_out(numbers, lengths, preferred, False, turns, homes)
 
 
 mm_csf_module = sys.modules[mm_csf.__module__]  # the package attribute of this name is the function
 share_out = numba.njit(mm_csf_module._share_out)
+
+
+@pytest.mark.parametrize("ties", ["average", "printed"])
+@pytest.mark.parametrize("order", ["sorted", "given"])
+@pytest.mark.parametrize("lengths", ["dynamic", "static"])
+def test_every_rule_of_the_choice_equals_the_reference(lengths, order, ties):
+    rule = {"lengths": lengths, "order": order, "ties": ties}
+    others = 0
+    for seed in range(4):
+        tensor = chance((13, 17, 11), 500, seed, flat=1)
+        expected = plain(reference.sparse.mm_csf(tensor, **rule))
+        assert plain(mm_csf(tensor, **rule)) == expected
+        others += expected != plain(reference.sparse.mm_csf(tensor, lengths=lengths))
+    assert (others > 0) == (ties == "printed" or (order == "given" and lengths == "dynamic"))
 
 
 @pytest.mark.parametrize("planted", [racy, later_of_equals, static_although_dynamic])
@@ -331,6 +347,8 @@ BAD = {
         lambda: build.mm_csf(ONE_TENSOR, lengths="fixed"),
         ["'fixed'", "'static'"],
     ),
+    "ties": (SchemeError, lambda: build.mm_csf(ONE_TENSOR, ties="first"), ["ties='first'"]),
+    "order": (SchemeError, lambda: build.mm_csf(ONE_TENSOR, order="any"), ["order='any'"]),
     "no direction": (ShapeError, lambda: build.mm_csf(ONE_TENSOR, directions=()), ["directions=()"]),
     "a direction twice": (ShapeError, lambda: build.mm_csf(ONE_TENSOR, directions=(1, 1)), ["(1, 1)"]),
     "a direction too far": (ShapeError, lambda: build.mm_csf(ONE_TENSOR, directions=(3,)), ["mode=3"]),

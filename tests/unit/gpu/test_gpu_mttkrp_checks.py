@@ -15,7 +15,7 @@ from reference.types import Coo, sparse
 
 COO = Coo([[0, 1], [2, 0], [1, 1]], [5.0, 7.0], (2, 3, 4))
 FACTORS = [np.ones((n, 2)) for n in COO.shape]
-PER_MODE = ("csf-all", "b-csf", "f-coo")
+PER_MODE = ("csf-all", "fibers-all", "b-csf", "f-coo")
 
 
 @pytest.fixture

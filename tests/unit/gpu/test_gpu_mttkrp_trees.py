@@ -15,7 +15,7 @@ from gpu.mttkrp.formats.b_csf import groups_of_short
 from gpu.mttkrp.formats.fibers import aligned, run_of_group
 from gpu.mttkrp.plan import plan
 from reference.mttkrp import mttkrp, mttkrp_bound
-from reference.sparse import b_csf, b_csf_all, fibers, mm_csf
+from reference.sparse import b_csf, b_csf_all, fibers, fibers_all, mm_csf
 from reference.types import Coo
 from support import scattered_tensors as _shared
 
@@ -85,6 +85,25 @@ def test_every_order_equals_the_reference(order, long_runs):
     modes = (*range(1, order), 0)
     assert_right(fibers(coo, modes, split=2), coo, 6, order in (2, 5, 8), modes={1, order - 1, 0})
     assert_right(b_csf_all(coo, split=2, share=3), coo, 6, order in (3, 6, 8), modes=[order // 2])
+
+
+@pytest.mark.at_most(2)
+@pytest.mark.slow_cases("shape2*")
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("shape", [(30, 41), (12, 9, 17), (6, 7, 8, 5)])
+def test_one_balanced_tree_gives_all_modes(shape, deterministic, long_runs):
+    coo = scattered(shape, 150)
+    assert_right(b_csf(coo, split=3, share=6), coo, 32, deterministic)
+    assert_right(fibers_all(coo, split=3), coo, 32, deterministic)
+
+
+def test_the_slice_algorithm_may_start_at_any_fiber():
+    """B-CSF-ALL as fibers: algorithm 6 for every mode, whose result's mode is that of the slices."""
+    coo = scattered((7, 9, 11), 60)
+    for mode, part in enumerate(fibers_all(coo).tensors):
+        assert part.modes[0] == mode
+        launches = plan(fibers_all(coo), mode, 8, np.float32, simwarp.Device())._launches
+        assert [launch.plan.name for launch in launches] == ["clear", "to_upper"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,12 @@ from simwarp.listings.mttkrp import opt_slice_alg
 from simwarp.warp import GlobalArray, launch
 
 SHAPES = {2: (5, 7), 3: (4, 3, 6), 4: (3, 1, 5, 4), 5: (2, 3, 2, 4, 3)}
-FORMATS = {"mm-csf": sparse.mm_csf, "b-csf": sparse.b_csf_all}
+FORMATS = {
+    "mm-csf": sparse.mm_csf,
+    "b-csf": sparse.b_csf_all,
+    "b-csf-one": sparse.b_csf,
+    "fibers-all": sparse.fibers_all,
+}
 
 
 def tensor(order, seed=0, dtype=np.float64):
@@ -120,7 +125,6 @@ def test_calls_are_independent():
         ({"factors": [np.ones((n, n)) for n in SHAPES[3]]}, ShapeError, r"factors\[1\] has shape"),
         ({"tensor": tensor(3)}, FormatError, "tensor has a Coo"),
         ({"tensor": sparse.f_coo_all(tensor(3))}, FormatError, "tensor has a FCoo"),
-        ({"tensor": sparse.b_csf(tensor(3), (0, 1, 2))}, FormatError, "has mode 0 at its root"),
     ],
 )
 def test_bad_arguments_are_refused(change, error, words):

@@ -225,8 +225,8 @@ def hi_coo_by_hand(shape, places, block):
     )
 
 
-def choices_by_hand(places, directions, dynamic):
-    """Algorithm 5 with the tie rules of section 4.1, on coordinates in the given order.
+def choices_by_hand(places, directions, dynamic, printed=False):
+    """Algorithm 5 with its tie rule as printed, or that of section 4.1, on coordinates in the given order.
 
     A fiber counts the nonzeros that lie in it and have not gone to another direction.
     """
@@ -246,12 +246,12 @@ def choices_by_hand(places, directions, dynamic):
         }
         longest = [leaf for leaf in directions if lengths[leaf] == max(lengths.values())]
         fewest = [leaf for leaf in longest if number[leaf] == min(number[leaf] for leaf in longest)]
-        gone[place] = min(fewest)
+        gone[place] = max(longest) if printed else min(fewest)
     return gone
 
 
-def mm_csf_by_hand(shape, places, split, directions, dynamic):
-    choice = choices_by_hand(sorted(places), directions, dynamic)
+def mm_csf_by_hand(shape, places, split, directions, dynamic, printed=False, order=None):
+    choice = choices_by_hand(order or sorted(places), directions, dynamic, printed)
     parts = []
     for leaf in sorted(set(choice.values())):
         modes = (*(mode for mode in ascending(shape) if mode != leaf), leaf)
@@ -269,6 +269,11 @@ def by_hand(name, shape, places):
             return csf_by_hand(shape, places, ascending(shape))
         case "csf-all":
             return PerMode(tuple(csf_by_hand(shape, places, rooted(shape, mode)) for mode in every), shape)
+        case "fibers-all":
+            parts = (fibers_by_hand(shape, places, rooted(shape, mode), 128) for mode in every)
+            return PerMode(tuple(parts), shape)
+        case "b-csf-one":
+            return b_csf_by_hand(shape, places, ascending(shape), 128, 512)
         case "b-csf":
             trees = tuple(b_csf_by_hand(shape, places, rooted(shape, mode), 128, 512) for mode in every)
             return PerMode(trees, shape)
@@ -280,8 +285,9 @@ def by_hand(name, shape, places):
             return mm_csf_by_hand(shape, places, 128, every, dynamic=True)
 
 
-def test_the_registry_lists_seven_formats():
-    assert [*FORMATS] == ["coo", "csf-one", "csf-all", "b-csf", "f-coo", "hicoo", "mm-csf"]
+def test_the_registry_lists_nine_formats():
+    trees = ["csf-one", "csf-all", "fibers-all", "b-csf-one", "b-csf"]
+    assert [*FORMATS] == ["coo", *trees, "f-coo", "hicoo", "mm-csf"]
 
 
 @pytest.mark.slow
@@ -312,9 +318,19 @@ def test_builder_settings_equal_a_dictionary_model(tensor, data):
     assert plain(hi_coo(coo, block=block)) == plain(hi_coo_by_hand(shape, places, block))
     directions = modes[: data.draw(st.integers(1, len(modes)))]
     lengths = data.draw(st.sampled_from(["dynamic", "static"]))
-    mixed = mm_csf(coo, split=split, lengths=lengths, directions=directions)
-    expected = mm_csf_by_hand(shape, places, split, directions, lengths == "dynamic")
-    assert plain(mixed) == plain(expected)
+    ties = data.draw(st.sampled_from(["average", "printed"]))
+    given_order = data.draw(st.permutations(range(len(places))))
+    order = [list(places)[at] for at in given_order] if data.draw(st.booleans()) else None
+    mixed = mm_csf(
+        coo_of(shape, places, given_order),
+        split=split,
+        lengths=lengths,
+        directions=directions,
+        ties=ties,
+        order="given" if order else "sorted",
+    )
+    model = mm_csf_by_hand(shape, places, split, directions, lengths == "dynamic", ties == "printed", order)
+    assert plain(mixed) == plain(model)
 
 
 def test_flags_across_words_and_partitions_equal_the_model():
@@ -630,6 +646,28 @@ def test_the_fibers_of_figure_4_depend_on_the_nonzero_order():
     assert (chosen[0, 1, 2], total) == (1, 4)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "partitions", "number"),
+    [("static", [0, 0, 0, 0, 0, 0, 1, 0], 4), ("dynamic", [0] * 8, 3)],
+)
+def test_mm_csf_in_the_order_of_figure_4_has_its_partitions(lengths, partitions, number):
+    coo = coo_of((6, 2, 6), dict.fromkeys(FIGURE_4, 1.0))
+    for ties in ("average", "printed"):
+        chosen, total = partitions_and_fibers(
+            coo, lengths=lengths, directions=(0, 2), order="given", ties=ties
+        )
+        assert ([chosen[place] for place in FIGURE_4], total) == (partitions, number)
+
+
+def test_the_printed_rule_of_a_tie_takes_the_first_partition():
+    """One nonzero, all of whose fibers have length 1: partition 0 has fibers <i, j>, along the last mode."""
+    coo = Coo([[3], [1], [2]], [1.0], (4, 5, 6))
+    leaves = {ties: mm_csf(coo, ties=ties).partitions[0].modes[-1] for ties in ("average", "printed")}
+    assert leaves == {"average": 0, "printed": 2}
+    second = mm_csf(coo, ties="printed", directions=(0, 1)).partitions[0]
+    assert second.modes[-1] == 1
+
+
 # --------------------------------------------------------------------------------------------------
 # Invariants
 # --------------------------------------------------------------------------------------------------
@@ -746,9 +784,10 @@ def test_settings_out_of_range_are_refused(bad):
     assert str(caught.value).count("\n") == 2
 
 
-def test_an_unknown_lengths_option_is_refused():
-    with pytest.raises(SchemeError, match="lengths='eager'"):
-        mm_csf(COO, lengths="eager")
+@pytest.mark.parametrize("option", ["lengths", "ties", "order"])
+def test_an_unknown_option_of_the_choice_is_refused(option):
+    with pytest.raises(SchemeError, match=f"{option}='eager'"):
+        mm_csf(COO, **{option: "eager"})
 
 
 def test_settings_may_be_numpy_integers():

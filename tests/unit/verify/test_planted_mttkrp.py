@@ -22,10 +22,12 @@ from gpu.mttkrp import plan
 from reference.sparse import coalesce
 from reference.types import Coo
 from simwarp.verify import CASES, Draw, check, simulator
-from simwarp.verify.cases.mttkrp import FORMATS, Input, differs, in_format
+from simwarp.verify.cases.mttkrp import FORMATS, TREES, Input, differs, in_format
 from simwarp.verify.tensors import draw_factors, draw_tensor
 
 CASE = CASES["mttkrp"]
+NAMES = {"mttkrp": FORMATS, "mttkrp-trees": TREES}
+"""The formats that each case draws."""
 SOURCES = Path(gpu.compile.__file__).parent
 
 
@@ -79,8 +81,16 @@ FAULTS = {
         "fibers.cu",
         "last = (unsigned)min(begin + run, (Offset)count);",
         "last = (unsigned)min(begin + run, (Offset)count - 1);",
-        ("csf-all", "mm-csf"),
+        ("csf-all", "mm-csf", "fibers-all", "b-csf-one"),
         by_atomics,
+    ),
+    "slices of a balanced tree's fibers exchanged by the host": Fault(
+        "formats/b_csf.py",
+        "np.repeat(tensor.slices.download(), np",
+        "np.repeat(tensor.slices.download()[::-1], np",
+        ("b-csf-one",),
+        lambda item: item.tensor.shape[item.mode] > min(item.tensor.shape) > 1,
+        function="_of_fibers",
     ),
     "factors exchanged": Fault(
         "f_coo.cu",
@@ -197,29 +207,30 @@ def plant(monkeypatch, tmp_path):
 
 
 @cache
-def drawn(k):
-    return CASE.draw(Draw(0, CASE.name, k))
+def drawn(case, k):
+    return CASES[case].draw(Draw(0, case, k))
+
+
+def case_of(of):
+    return next(case for case, names in NAMES.items() if of in names)
 
 
 def tried(fault, of):
     """The inputs of a format that can detect the fault, among those of every run."""
-    return (k for k in range(CASE.covering) if FORMATS[k % 7] == of and fault.when(drawn(k)))
+    case = case_of(of)
+    names, numbers = NAMES[case], range(CASES[case].covering)
+    return (k for k in numbers if names[k % len(names)] == of and fault.when(drawn(case, k)))
 
 
-def wrong_inputs(inputs):
-    """The inputs, each with the wrong elements of the simulator's output."""
-    for k in inputs:
-        yield k, wrong_about(k)
-
-
-def wrong_about(k):
-    return check(CASE, 0, k, {"simulator": simulator}, ["simulator"]).mismatches
+def wrong_about(case, k):
+    """The wrong elements of the simulator's output for an input."""
+    return check(CASES[case], 0, k, {"simulator": simulator}, ["simulator"]).mismatches
 
 
 @cache
-def correct(function, k):
+def correct(function, case, k):
     """Whether the planted twin agrees on an input; checked once, since twins of kernels are equal."""
-    return wrong_about(k) == []
+    return wrong_about(case, k) == []
 
 
 @pytest.mark.slow
@@ -227,22 +238,22 @@ def correct(function, k):
 @pytest.mark.slow_cases("columns past*", "rows without*", "half of*-coo", "last nonzero of a whole piece*")
 @pytest.mark.parametrize(("name", "of"), EACH)
 def test_the_harness_finds_only_the_planted_fault(plant, name, of):
-    fault = FAULTS[name]
+    fault, case = FAULTS[name], case_of(of)
     plant(fault, fault.new)
-    last, (found,) = next((k, wrong) for k, wrong in wrong_inputs(tried(fault, of)) if wrong)
-    assert (found.case, found.input, found.tier) == ("mttkrp", last, "simulator")
-    assert found.command == f"simwarp verify --case mttkrp --seed 0 --input {last}"
+    last, (found,) = next((k, wrong) for k in tried(fault, of) if (wrong := wrong_about(case, k)))
+    assert (found.case, found.input, found.tier) == (case, last, "simulator")
+    assert found.command == f"simwarp verify --case {case} --seed 0 --input {last}"
     if "cleared" in name:
         assert ", which nothing wrote" in found.fault
     if found.fault:
         assert found.place is not None  # a fault of the kernel, not of the compiler
     else:
         row, column = found.element
-        assert found.meaning.startswith(f"column {column} of index {row} of mode {drawn(last).mode}, ")
+        assert found.meaning.startswith(f"column {column} of index {row} of mode {drawn(case, last).mode}, ")
 
     plant(fault, fault.old)
     again = takewhile(lambda k: k <= last, tried(fault, of))
-    assert [k for k in again if not correct(fault.function, k)] == []
+    assert [k for k in again if not correct(fault.function, case, k)] == []
 
 
 # ------------------------------------------------------------------------ what other checks would not see
@@ -272,7 +283,7 @@ def test_constant_factors_hide_exchanged_factors(plant):
 
 @pytest.mark.at_most(7)
 @pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("of", FORMATS)
+@pytest.mark.parametrize("of", [*FORMATS, *TREES])
 def test_a_second_call_gives_the_same_result(of, deterministic):
     """The kernel is idempotent: output of the first call does not affect the second."""
     first, second = (replace(small_input(of, 5, k), deterministic=deterministic) for k in (0, 1))

@@ -17,7 +17,16 @@ from reference.types import Coo
 from simwarp import Device
 from simwarp.verify import CASES, Draw, check, simulator
 from simwarp.verify.cases import mttkrp
-from simwarp.verify.cases.mttkrp import DTYPES, FORMATS, PROBLEMS, RANKS, Input, differs, in_format
+from simwarp.verify.cases.mttkrp import (
+    DTYPES,
+    FORMATS,
+    PROBLEMS,
+    RANKS,
+    TREES,
+    Input,
+    differs,
+    in_format,
+)
 from simwarp.verify.tensors import FACTOR, KINDS, draw_factors, draw_tensor, draw_values, kinds_of
 
 CASE = CASES["mttkrp"]
@@ -174,7 +183,24 @@ def test_all_tiers_agree(k):
 
 
 def test_formats_have_one_name_in_all_tiers():
-    assert set(FORMATS) == set(formats.FORMATS) == set(sparse.FORMATS)
+    assert {*FORMATS, *TREES} == set(formats.FORMATS) == set(sparse.FORMATS)
+
+
+@pytest.mark.gate
+def test_all_tiers_agree_about_300_trees():
+    found = [check(CASES["mttkrp-trees"], 0, k, SIMULATORS, ["listing", "simulator"]) for k in range(300)]
+    assert [str(mismatch) for each in found for mismatch in each.mismatches] == []
+
+
+@pytest.mark.slow
+def test_the_first_140_trees_cover_all_combinations():
+    case = CASES["mttkrp-trees"]
+    items = [case.draw(Draw(0, case.name, k)) for k in range(case.covering)]
+    tried = [(item.format, problem(item), item.rank) for item in items]
+    assert len(tried) == len(set(tried)) == 140
+    assert set(tried) == set(itertools.product(TREES, PROBLEMS, RANKS))
+    kinds = {(item.kind, item.deterministic) for item in items}
+    assert kinds == set(itertools.product(KINDS, [False, True]))
 
 
 def test_coo_inputs_are_passed_unchanged():
@@ -290,16 +316,19 @@ def test_every_kernel_has_a_digest():
 
 @pytest.mark.slow
 @pytest.mark.at_most(1)
-@pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
+@pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf", *TREES])
 def test_groups_with_several_fibers_agree(monkeypatch, of):
     """Forced by a small number of groups, as only large tensors have such groups."""
     monkeypatch.setattr(import_module("gpu.mttkrp.formats.fibers"), "ENOUGH_GROUPS", 5)
-    inputs = [k for k in range(2 * CASE.covering) if FORMATS[k % 7] == of and KINDS[k % 11] == "skewed"]
+    case, names = (CASES["mttkrp-trees"], TREES) if of in TREES else (CASE, FORMATS)
+    numbers = range(2 * case.covering)
+    inputs = [k for k in numbers if names[k % len(names)] == of and KINDS[k % 11] == "skewed"]
+    assert len(inputs) > 4
     for k in inputs[:4]:
-        found = check(CASE, 0, k, SIMULATORS, ["simulator"])
+        found = check(case, 0, k, SIMULATORS, ["simulator"])
         assert [str(mismatch) for mismatch in found.mismatches] == []
 
 
 def test_the_case_is_registered_with_its_tiers():
-    assert mttkrp.CASES == [CASE]
+    assert [CASE, CASES["mttkrp-trees"]] == mttkrp.CASES
     assert set(CASE.answers) == {"reference", "listing", "gpu"}

@@ -1,0 +1,220 @@
+"""Tables of the pages of the papers: a paper's printed numbers beside those of committed results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+TENSOR_INFO = RESULTS / "tensors"
+"""What ``simwarp tensor info FILE --json`` printed for the tensors of ``benchmarks/tensors.py``."""
+PRINTED_MARKER = re.compile(r"<!-- printed (\S+) (.*?) -->")
+"""A paper, and its figure or table."""
+
+LOOK_ALIKES = ("nell2", "darpa", "fr_s", "flick4d", "uber4d")
+"""Ours: of the shape of the tensors of these names, with fewer nonzeros."""
+NONZEROS = {"nell2": 77e6, "darpa": 28e6, "fr_s": 140e6}
+"""Of the paper's tensors, table 4."""
+MODE_BINS = {
+    "nell2": ((46e3, 291e3, 5, 0), (16e6, 66e3, 0, 0)),
+    "darpa": ((54e3, 22e3, 164, 277), (28e6, 0, 0, 0)),
+    "fr_s": ((91e6, 28e3, 90, 59), (86e6, 30e3, 119, 105)),
+}
+"""Table 2: fibers of up to 100, 5,000 and 10,000 nonzeros and more, of the selected mode and of another."""
+FIBERS = {
+    "nell2": {"b-csf": (18, -5), "b-csf-one": (1, 96), "mm-csf": (1, 95)},
+    "darpa": {"b-csf": (29, -1), "b-csf-one": (0.28, 99), "mm-csf": (0.28, 99)},
+    "fr_s": {"b-csf": (269, 0), "b-csf-one": (92, 66), "mm-csf": (45, 83)},
+}
+"""Table 5: millions of fibers, and the percentage saved against SPLATT-ALL."""
+MILLISECONDS = {
+    "nell2": {"mm-csf": 29, "b-csf": 37, "b-csf-one": 37, "coo": 71},
+    "darpa": {"mm-csf": 25, "b-csf": 39, "b-csf-one": 29, "coo": 82},
+    "fr_s": {"mm-csf": 177, "b-csf": 199, "b-csf-one": 259},
+    "flick4d": {"mm-csf": 130, "b-csf": 176, "b-csf-one": 183},
+    "uber4d": {"mm-csf": 3.72, "b-csf": 2.6, "b-csf-one": 4.05},
+}
+"""Table 7: all modes one after another on a V100; flick4d is its flickr-4d."""
+GFLOPS = {"nell2": (763, 607), "darpa": (327, 209), "fr_s": (228, 203)}
+"""Table 6: MM-CSF and BCSF-ALL, with the operations of COO."""
+MEBIBYTES = {
+    "csf-all": {"nell2": 1012, "darpa": 723, "fr_s": 4249},
+    "csf-one": {"nell2": 296, "darpa": 109, "fr_s": 1232},
+    "b-csf": {"nell2": 1019, "darpa": 726, "fr_s": 4250},
+    "coo": {"nell2": 880, "darpa": 325, "fr_s": 1601},
+    "hicoo": {"nell2": 250, "darpa": 200, "fr_s": 1566},
+    "f-coo": {"nell2": 1789, "darpa": 662, "fr_s": 3256},
+    "mm-csf": {"nell2": 303, "darpa": 112, "fr_s": 1051},
+}
+"""Table 8."""
+RANK = 32
+
+
+def filled(markdown: str) -> str:
+    """Put the tables where a page of a paper asks for them."""
+    return PRINTED_MARKER.sub(lambda found: PRINTED[found[1], found[2]](), markdown)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of a page."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _rows(name: str) -> dict[str, Any]:
+    rows = json.loads((RESULTS / name).read_text())["rows"]
+    return {row["case"]: row for row in rows}
+
+
+def _times() -> Callable[[str, str], Mapping[str, Any]]:
+    """The row of a tensor and a format in the benchmark of MTTKRP."""
+    rows = _rows("h200/mttkrp.json")
+    return lambda name, form: rows[f"mttkrp-{form}/{name}/r{RANK}-f32"]
+
+
+def _nonzeros(name: str) -> int:
+    nonzeros: int = _rows("cpu/storage.json")[f"storage/{name}/coo"]["params"]["nonzeros"]
+    return nonzeros
+
+
+def _gflops(name: str, milliseconds: float) -> float:
+    """With the operations of COO: as many for each nonzero, column and mode as the tensor has modes."""
+    order = len(_info(name)["shape"])
+    return order**2 * _nonzeros(name) * RANK / milliseconds / 1e6
+
+
+def _info(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((TENSOR_INFO / f"{name}.json").read_text())
+    return found
+
+
+def table_2() -> str:
+    """Histograms of the lengths of fibers, of the mode that SPLATT-ONE selects and of the others."""
+    rows: list[list[str]] = []
+    for name, printed in MODE_BINS.items():
+        info = _info(name)
+        selected = max((dimension, mode) for mode, dimension in enumerate(info["shape"]))[1]
+        for label, bins in zip(("selected", "a candidate"), printed, strict=True):
+            rows.append([f"{name}, printed", label, *(_count(n) for n in bins)])
+        for mode, row in enumerate(info["modes"]):
+            label = f"along {mode}, selected" if mode == selected else f"along {mode}"
+            rows.append([f"{name}, ours", label, *(_count(n) for n in row["fibers_histogram"])])
+    return table(("tensor", "fibers", "up to 100", "up to 5,000", "up to 10,000", "more"), rows)
+
+
+def table_3() -> str:
+    """Operations, reads and writes of the look-alikes of three modes, by table 3 and by the algorithms."""
+    rows: list[list[str]] = []
+    for name in NONZEROS:
+        work = {row["format"]: row for row in _info(name)["work"]}
+        for form, paper in (
+            ("coo", "COO"),
+            ("csf-all", "SPLATT-ALL"),
+            ("csf-one", "SPLATT-ONE"),
+            ("mm-csf", "MM-CSF"),
+        ):
+            row = work[form]
+            kinds = ("flops", "reads", "writes")
+            rows.append([name, paper, *(f"{row['table'][k] / 1e9:.3g}, {row[k] / 1e9:.3g}" for k in kinds)])
+    return table(("tensor", "format", "flops: table 3, ours", "reads", "writes"), rows)
+
+
+def table_5() -> str:
+    """Fibers in millions, and how many fewer than SPLATT-ALL."""
+    rows = _rows("cpu/storage.json")
+    lines: list[list[str]] = []
+    for name, printed in FIBERS.items():
+        for form, (millions, percent) in printed.items():
+            ours = rows[f"fibers/{name}/{form}"]
+            here = f"{ours['ours'] / 1e6:.3g}, {round(ours['params']['reduction'])} %"
+            lines.append([name, f"`{form}`", f"{millions:g}, {percent} %", here])
+    return table(("tensor", "format", "printed", "ours"), lines)
+
+
+def table_7() -> str:
+    """How many times as long as MM-CSF other formats take, printed and ours."""
+    of = _times()
+    rows: list[list[str]] = []
+    for name in LOOK_ALIKES:
+        printed, mixed = MILLISECONDS[name], of(name, "mm-csf")["ours"]
+        cells = [name, f"{printed['mm-csf']:g}", f"{mixed:.2f}"]
+        for form, ours in (("b-csf", "b-csf"), ("b-csf-one", "csf-one"), ("coo", "coo")):
+            theirs = f"{printed[form] / printed['mm-csf']:.2f}" if form in printed else "–"
+            cells.append(f"{theirs}, {of(name, ours)['ours'] / mixed:.2f}")
+        rows.append(cells)
+    header = ("tensor", "MM-CSF, ms, V100", "H200", "B-CSF-ALL: printed, ours", "B-CSF-ONE, `csf-one`", "COO")
+    return table(header, rows)
+
+
+def table_8() -> str:
+    """Bytes of indices and pointers for each nonzero, printed and ours."""
+    rows = _rows("cpu/storage.json")
+    lines: list[list[str]] = []
+    for form, sizes in MEBIBYTES.items():
+        cells = [f"`{form}`"]
+        for name in NONZEROS:
+            printed = sizes[name] * 2**20 / NONZEROS[name]
+            ours = 1e6 * rows[f"storage/{name}/{form}"]["ours"] / _nonzeros(name)
+            cells.append(f"{printed:.1f}, {ours:.1f}")
+        lines.append(cells)
+    return table(("format", *(f"{name}: printed, ours" for name in NONZEROS)), lines)
+
+
+def figure_7() -> str:
+    """How many times as long as MM-CSF B-CSF-ALL takes, by mode."""
+    of = _times()
+    rows: list[list[str]] = []
+    for name in LOOK_ALIKES:
+        pairs = zip(*(of(name, form)["params"]["modes_ms"] for form in ("b-csf", "mm-csf")), strict=True)
+        ratios = [f"{balanced / mixed:.2f}" for balanced, mixed in pairs]
+        rows.append([name, *ratios, *[""] * (4 - len(ratios))])
+    return table(("tensor", *(f"mode {mode}" for mode in range(4))), rows)
+
+
+def figure_8() -> str:
+    """Operations in a second beside those at which memory ends, by the bytes that have to be moved."""
+    of = _times()
+    rows: list[list[str]] = []
+    for name in LOOK_ALIKES:
+        row = of(name, "mm-csf")
+        reached, most = _gflops(name, row["ours"]), _gflops(name, row["floor"])
+        printed = f"{GFLOPS[name][0]}" if name in GFLOPS else "–"
+        rows.append([name, printed, f"{reached:,.0f}", f"{most:,.0f}", f"{100 * reached / most:.0f} %"])
+    header = ("tensor", "MM-CSF, GFLOPS, V100, printed", "H200", "at the bound of memory", "of it")
+    return table(header, rows)
+
+
+def figure_10() -> str:
+    """How many times as long as B-CSF-ALL making MM-CSF takes."""
+    rows = _rows("cpu/storage.json")
+    lines: list[list[str]] = []
+    for name in LOOK_ALIKES:
+        balanced, mixed = (
+            rows[f"storage/{name}/{form}"]["params"]["core_seconds"] for form in ("b-csf", "mm-csf")
+        )
+        lines.append([name, f"{balanced:.1f}", f"{mixed:.1f}", f"{mixed / balanced:.2f}"])
+    return table(("tensor", "`b-csf`, s", "`mm-csf`, s", "ratio"), lines)
+
+
+def _count(number: float) -> str:
+    for size, unit in ((1e6, "M"), (1e3, "K")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:g}"
+
+
+PRINTED: dict[tuple[str, str], Callable[[], str]] = {
+    ("mm-csf", "table 2"): table_2,
+    ("mm-csf", "table 3"): table_3,
+    ("mm-csf", "table 5"): table_5,
+    ("mm-csf", "table 7"): table_7,
+    ("mm-csf", "table 8"): table_8,
+    ("mm-csf", "figure 7"): figure_7,
+    ("mm-csf", "figure 8"): figure_8,
+    ("mm-csf", "figure 10"): figure_10,
+}
+"""The function of each table, by paper and by its name there."""
