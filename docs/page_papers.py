@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import page_papers_machines
+from page_papers_machines import table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -57,12 +60,6 @@ RANK = 32
 def filled(markdown: str) -> str:
     """Put the tables where a page of a paper asks for them."""
     return PRINTED_MARKER.sub(lambda found: PRINTED[found[1], found[2]](), markdown)
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of a page."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _rows(name: str) -> dict[str, Any]:
@@ -216,5 +213,6 @@ PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("mm-csf", "figure 7"): figure_7,
     ("mm-csf", "figure 8"): figure_8,
     ("mm-csf", "figure 10"): figure_10,
+    **page_papers_machines.PRINTED,
 }
 """The function of each table, by paper and by its name there."""

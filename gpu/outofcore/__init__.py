@@ -3,6 +3,7 @@
 from gpu.device_tensor import DeviceTensor
 from gpu.outofcore.doors import conv2d, conv2d_backward_data, conv2d_backward_filter
 from gpu.outofcore.explain import explain
+from gpu.outofcore.layers import activate, add_bias, dense, pool2d
 from gpu.outofcore.networks.layers import (
     SGD,
     AveragePool,
@@ -20,6 +21,7 @@ from gpu.outofcore.networks.plan import Segment, TrainingPlan
 from gpu.outofcore.networks.trainer import Trainer, TrainingProgress
 from gpu.outofcore.options import Options
 from gpu.outofcore.pieces import Pieces
+from gpu.outofcore.placement import allocate, copy, free
 from gpu.outofcore.plan import Plan
 from gpu.outofcore.rates import Rates
 from gpu.outofcore.statistics import Statistics
@@ -45,10 +47,17 @@ __all__ = [
     "TrainingOptions",
     "TrainingPlan",
     "TrainingProgress",
+    "activate",
+    "add_bias",
+    "allocate",
     "conv2d",
     "conv2d_backward_data",
     "conv2d_backward_filter",
+    "copy",
+    "dense",
     "explain",
+    "free",
+    "pool2d",
     "vgg16",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -12,7 +13,7 @@ from gpu.bconv.geometry import conv_shape
 from gpu.device_tensor import DeviceTensor, check_memory, in_order, is_on_gpu, share, tensor_of
 from gpu.machine import Machine
 from gpu.outofcore.networks.layers import AveragePool, MaxPool
-from gpu.outofcore.networks.stages import Stage, stage_of
+from gpu.outofcore.networks.stages import Shape, Stage, stage_of
 from gpu.outofcore.problem import ACTIVATIONS, DTYPES, FLOAT, FORMS, LAYOUTS, Problem, Tensor
 from reference.errors import DtypeError, FormatError, LaunchError, SchemeError, ShapeError
 from reference.types.arguments import check_option
@@ -46,8 +47,8 @@ def problem_of(
             f"{routine} with a bias, an activation or pooling\nonly conv2d has them\n"
             "leave them out, or explain conv2d"
         )
-    batch, channels, height, width = _four(images, "the images", layout, least_first=0)
-    count, of_filters, rows, columns = _four(filters, "the filters", layout)
+    batch, channels, height, width = four(images, "the images", layout, least_first=0)
+    count, of_filters, rows, columns = four(filters, "the filters", layout)
     if not is_integer(groups) or groups < 1 or channels != groups * of_filters or count % groups:
         raise ShapeError(
             f"the images have {channels} channels, the {count} filters have {of_filters}, groups={groups!r}\n"
@@ -59,28 +60,30 @@ def problem_of(
     )
     sizes = batch, channels, count, int(groups), plane
     problem = Problem(routine, layout, *sizes, has_bias, activation, dtype)
-    return problem if pool is None else replace(problem, pool=_pooling(pool, problem))
+    if pool is None:
+        return problem
+    result = problem.filters, plane.out_height, plane.out_width
+    return replace(problem, pool=pooling_of(pool, result, layout, dtype))
 
 
-def _pooling(pool: Any, problem: Problem) -> Stage:
-    """Check the pooling after a convolution; return it as a stage."""
+def pooling_of(pool: Any, shape: Shape, layout: str, dtype: np.dtype[Any]) -> Stage:
+    """Check the pooling of images of (channels, rows, columns); return it as a stage."""
     if not isinstance(pool, MaxPool | AveragePool):
         raise SchemeError(
             f"pool is {pool!r}\nlargest pixels or means of windows are computed\n"
             "pass gpu.outofcore.MaxPool(...) or AveragePool(...)"
         )
-    if problem.layout != "NCHW" or problem.dtype != FLOAT:
+    if layout != "NCHW" or dtype != FLOAT:
         raise SchemeError(
-            f"pool of {problem.dtype} in {problem.layout}\nthe kernels of pooling are for float32 in NCHW\n"
+            f"pool of {dtype} in {layout}\nthe kernels of pooling are for float32 in NCHW\n"
             "convert the arrays, or pool the result"
         )
-    kind, plane = "max_pool" if isinstance(pool, MaxPool) else "average_pool", problem.plane
+    kind = "max_pool" if isinstance(pool, MaxPool) else "average_pool"
     stride = pool.window if pool.stride is None else pool.stride
-    shape = problem.filters, plane.out_height, plane.out_width
-    return stage_of(2, kind, shape, problem.filters, pool.window, stride, pool.padding)
+    return stage_of(2, kind, shape, shape[0], pool.window, stride, pool.padding)
 
 
-def _four(shape: Any, name: str, layout: str, least_first: int = 1) -> tuple[int, int, int, int]:
+def four(shape: Any, name: str, layout: str, least_first: int = 1) -> tuple[int, int, int, int]:
     """Check a 4D shape, and return it with the channels second."""
     known = tuple(shape)
     least = (least_first, 1, 1, 1)
@@ -191,11 +194,16 @@ def output(given: Any, problem: Problem, operands: dict[str, Operand], device: M
         return np.empty(problem.shape(tensor), problem.dtype)
     out = operand(given, "out", device, problem.dtype)
     check_shape(problem, tensor, out.shape, "out")
+    check_written(out, "out", operands)
+    return out
+
+
+def check_written(out: Operand, name: str, operands: Mapping[str, Operand]) -> None:
+    """Raise FormatError for an array that may not be written, or that shares memory with an operand."""
     if not (out.is_writeable if isinstance(out, DeviceTensor) else out.flags.writeable):
-        raise FormatError("out is read-only\nit would be overwritten\npass a writeable array")
-    for name, x in operands.items():
+        raise FormatError(f"{name} is read-only\nit would be overwritten\npass a writeable array")
+    for other, x in operands.items():
         if share(out, x):
             raise FormatError(
-                f"out shares memory with {name}\n{name} is read while out is written\ncopy {name}"
+                f"{name} shares memory with {other}\n{other} is read while {name} is written\ncopy {other}"
             )
-    return out

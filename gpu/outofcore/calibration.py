@@ -61,6 +61,8 @@ class Links:
 
 _NOMINAL = Links(1e-5, 1e10, 1e-5, 1e10, 2e10, 0.0)
 """Rates for budgets in which no copy can be timed."""
+_PIXELS = 1e-5, 1e12
+"""The fixed seconds, and the operations per second, of routines that read each pixel once."""
 
 
 def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates:
@@ -84,16 +86,30 @@ def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates
     )
 
 
+def copy_rates(machine: CudaMachine, budget: int) -> Rates:
+    """The rates for bias, activation and pooling, which copies bound: those of routines are nominal."""
+    file, found = RatesFile(machine), _KNOWN.get(machine)
+    known, _KNOWN[machine] = _with_links(machine, file, found or file.read(), budget)
+    assert known.links is not None
+    of = Links(*known.links)
+    copies = of.in_seconds, of.in_bytes_per_second, of.out_seconds, of.out_bytes_per_second
+    return Rates(*copies, *_PIXELS, of.both_bytes_per_second, of.column_seconds)
+
+
+def _with_links(machine: CudaMachine, file: RatesFile, known: Known, budget: int) -> tuple[Known, Known]:
+    """Known rates with those of copies, measured if they are missing; and those of them to keep."""
+    if known.links is not None:
+        return known, known
+    nbytes = min(COPY_BYTES, budget // 2)
+    links = _measured_links(machine, nbytes) if nbytes >= _LEAST_BYTES else _NOMINAL
+    found = replace(known, links=tuple(vars(links).values()))
+    return found, file.write(found) if 2 * nbytes >= COPY_BYTES else known
+
+
 def _found(machine: CudaMachine, problem: Problem, budget: int) -> Known:
     """The rates in a machine's file; missing rates of copies, or of this layer, are measured."""
     file = RatesFile(machine)
-    kept = known = file.read()
-    if known.links is None:
-        nbytes = min(COPY_BYTES, budget // 2)
-        links = _measured_links(machine, nbytes) if nbytes >= _LEAST_BYTES else _NOMINAL
-        known = replace(known, links=tuple(vars(links).values()))
-        if 2 * nbytes >= COPY_BYTES:
-            kept = file.write(known)
+    known, kept = _with_links(machine, file, file.read(), budget)
     layer = key_of(problem)
     if layer not in known.routines:
         routine = {layer: _measured_routine(machine, problem, min(ROUTINE_BYTES, budget))}

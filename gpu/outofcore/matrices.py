@@ -7,7 +7,7 @@ images is one matrix, except that one of some channels and some rows is a matrix
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from gpu.device_tensor import DeviceTensor
-from gpu.machine import Tile
+from gpu.machine import Memory, Tile
 from gpu.outofcore.pieces import Piece
 from gpu.outofcore.problem import Layout
 
@@ -44,6 +44,19 @@ def matrices_of(view: Array) -> Iterator[Array]:
     starts = as_strided(view, [size for size, _ in loops], [stride for _, stride in loops])
     for index in np.ndindex(starts.shape):
         yield as_strided(starts[(*index, None)], shape, strides)
+
+
+def packed(
+    memory: Memory, start: int, matrices: Iterable[Array], dtype: np.dtype[Any]
+) -> Iterator[tuple[Array, Tile]]:
+    """Matrices and their tiles in a device's memory, one behind another from byte ``start`` on.
+
+    Outlines of device tensors have no dtype of 16 bits that NumPy lacks: so it is given.
+    """
+    for matrix in matrices:
+        rows, columns = matrix.shape
+        yield matrix, Tile(memory, start, rows, columns, rows, dtype)
+        start += matrix.nbytes
 
 
 def tiles_of(x: DeviceTensor, outline: Array, view: Array) -> Iterator[Tile]:

@@ -1,8 +1,9 @@
 """The performance model: memory and time of a call as functions of its piece sizes.
 
 Source: ooc_cuDNN, sections 4.1 to 4.3.
-A piece that is still in a buffer is not copied again; the paper copies each one at each use. Copies in both
-directions slow each other, which the paper leaves out. As there, ragged last pieces count as whole ones.
+A piece that is still in a buffer is not copied again; the paper copies each one at each use, as
+``Options(reuse=False)`` does. Copies in both directions slow each other, which the paper leaves out. As
+there, ragged last pieces count as whole ones.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Buffers:
     nbytes: Mapping[Tensor, int]  # bytes of a piece of each tensor
     bias: int  # bytes of the bias
     workspace: int = 0  # bytes for the routines
+    reuses: bool = True  # whether a piece that is still in a buffer is not copied again
 
     @property
     def total(self) -> int:
@@ -69,7 +71,8 @@ class Model:
                 break
         else:
             return None
-        if self._options.filters == "resident" and buffers.counts["w"] and self._problem.form.output != "w":
+        stays = self._options.filters == "resident" and self._options.reuse
+        if stays and buffers.counts["w"] and self._problem.form.output != "w":
             resident = replace(buffers, counts={**buffers.counts, "w": self._distinct("w")})
             return resident if resident.total <= budget else buffers
         return buffers
@@ -79,8 +82,7 @@ class Model:
         item, problem = self._problem.dtype.itemsize, self._problem
         tensors: tuple[Tensor, ...] = (*TENSORS, "z") if problem.pool else TENSORS
         counts: dict[Tensor, int] = {
-            tensor: 0 if self.is_in_place(tensor) else min(depth, self._distinct(tensor))
-            for tensor in tensors
+            tensor: 0 if self.is_in_place(tensor) else min(depth, self._uses(tensor)) for tensor in tensors
         }
         if problem.pool:
             counts["y"] = 1  # routines and pooling take turns
@@ -91,7 +93,7 @@ class Model:
         rows = heights if self.counts["h"] > 1 else None
         planes = self._images * self._channels
         workspace = workspace_of(problem, {one: nbytes[one] for one in TENSORS}, planes, rows, self._images)
-        return Buffers(depth, counts, nbytes, bias, workspace)
+        return Buffers(depth, counts, nbytes, bias, workspace, self._options.reuse)
 
     def is_in_place(self, tensor: Tensor) -> bool:
         """True if pieces of a device tensor are read or written in place, without a buffer.
@@ -119,6 +121,11 @@ class Model:
     def _distinct(self, tensor: Tensor) -> int:
         """The number of pieces of a tensor."""
         return math.prod(self.counts[axis] for axis in AXES[tensor])
+
+    def _uses(self, tensor: Tensor) -> int:
+        """The number of pieces that are put into buffers: without reuse, an operand's again at each use."""
+        again = not self._options.reuse and tensor in self._problem.form.operands
+        return math.prod(self.counts.values()) if again else self._distinct(tensor)
 
     @cached_property
     def _heights(self) -> dict[Tensor, int]:
@@ -254,6 +261,8 @@ class Model:
 
         Half the buffers of images are for the next ones; filters are small, and one copy of each suffices.
         """
+        if not buffers.reuses:
+            return self._uses(tensor)
         form, kept = self._problem.form, buffers.counts[tensor]
         kept = kept if tensor == "w" else max(1, kept // 2)
         copies = distinct = 1

@@ -24,7 +24,7 @@ from gpu.outofcore.workspace import aligned
 from reference.errors import LaunchError
 
 if TYPE_CHECKING:
-    from gpu.outofcore.routines import TileRoutine
+    from gpu.outofcore.routines import Finish, TileRoutine
 
 _NAMES = {
     "conv2d": ("x", "w", "y"),
@@ -75,6 +75,12 @@ def queue_routine(queue: Queue, routine: TileRoutine) -> None:
         view = _view(routine.shapes[2], routine.layout)
         bias = queue.address(routine.bias) if routine.bias else 0
         finish(queue, view, output.dtype.name, queue.address(output), bias, routine.activation or "")
+
+
+def queue_finish(queue: Queue, of: Finish) -> None:
+    """Queue bias and activation of a piece."""
+    bias, view = queue.address(of.bias) if of.bias else 0, _view(of.shape, of.layout)
+    finish(queue, view, of.piece.dtype.name, queue.address(of.piece), bias, of.activation or "")
 
 
 def choose_engine(queue: Queue, routine: TileRoutine) -> None:

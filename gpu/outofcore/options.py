@@ -29,6 +29,9 @@ class Options:
         The most buffers for pieces of each tensor, 1 to 16. With one, copies and computation do not overlap.
     filters : {"resident", "streamed"}
         Whether all pieces of the filters stay on the device if they fit beside the other buffers.
+    reuse : bool
+        Whether a piece that is still in a buffer is not copied again. False, as in the paper: each use of a
+        piece is a copy, also of filters.
     rates : Rates, optional
         Default: those of the machine's topology; of GPUs, measured ones.
     math : {"fp32", "tf32"}
@@ -49,7 +52,8 @@ class Options:
 
     Notes
     -----
-    Source: ooc_cuDNN, sections 3.2 and 4.4; the paper has three buffers, one for each stream.
+    Source: ooc_cuDNN, sections 3.2 and 4.4; the paper has three buffers, one for each stream, and
+    ``reuse=False``.
 
     Examples
     --------
@@ -64,6 +68,7 @@ class Options:
     math: Math = "fp32"
     workspace: int | None = None
     transforms: bool = False
+    reuse: bool = True
 
     def __post_init__(self) -> None:
         check_option("planner", self.planner, PLANNERS, "how the sizes of pieces are searched")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gpu.device_tensor import DeviceTensor
 from gpu.machine import Event, Memory, Routine, Stream, Tile
 from gpu.outofcore.halo import offset
-from gpu.outofcore.matrices import matrices_of, planes_of, tiles_of, view_of
+from gpu.outofcore.matrices import matrices_of, packed, planes_of, tiles_of, view_of
 from gpu.outofcore.model import Buffers
 from gpu.outofcore.networks.routines import Pool
 from gpu.outofcore.on_host import Window
@@ -81,7 +81,8 @@ class Pipeline:
         start = buffers.bias
         for tensor, count in buffers.counts.items():
             if count:
-                self._slots[tensor] = Slots(start, count, buffers.nbytes[tensor])
+                reuses = buffers.reuses or tensor not in problem.form.operands
+                self._slots[tensor] = Slots(start, count, buffers.nbytes[tensor], reuses=reuses)
             start += count * buffers.nbytes[tensor]
         self._workspace = self._bytes(start, buffers.workspace) if buffers.workspace else None
         self._queued: deque[Event] = deque()
@@ -201,11 +202,8 @@ class Pipeline:
 
     def _parts(self, piece: Piece, slot: Slot) -> Iterator[Tile]:
         """The matrices of a piece in its buffer, one behind another."""
-        start = slot.offset
-        for matrix in self._matrices(piece):
-            rows, columns = matrix.shape
-            yield Tile(self._memory, start, rows, columns, rows, self._problem.dtype)
-            start += matrix.nbytes
+        matrices, dtype = self._matrices(piece), self._problem.dtype
+        return (tile for _, tile in packed(self._memory, slot.offset, matrices, dtype))
 
     def _tiles(self, task: Task, slots: tuple[Slot | None, ...], number: int) -> tuple[Tile, ...]:
         """The pieces of one term as tiles: in their buffers, or in place."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gpu.cuda_machine.memory import Place
 from gpu.cuda_machine.queues import Queue, Volume
 from gpu.machine import Tile
-from gpu.outofcore.on_cuda import choose_engine, queue_routine
+from gpu.outofcore.on_cuda import choose_engine, queue_finish, queue_routine
 from gpu.outofcore.on_host import ACTIVATE, SUMS, Window, rounded_to_tf32
 from gpu.outofcore.problem import Activation, Layout
 
@@ -81,6 +81,43 @@ class TileRoutine:
         if self.bias:
             found += reads[2].reshape(-1, 1, 1).astype(np.float64)
         with np.errstate(over="ignore"):  # an overflow gives infinity, as on GPUs
+            found = ACTIVATE[self.activation](found) if self.activation else found
+            written = writes[0].T
+            written[...] = _channels_of(found, self.layout).reshape(written.shape)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Bias and activation of a piece without gaps, in place."""
+
+    name: str
+    layout: Layout
+    piece: Tile
+    shape: Shape  # shape of the piece, in the layout
+    bias: Tile | None
+    activation: Activation | None
+    operations: float
+
+    @property
+    def reads(self) -> tuple[Tile, ...]:
+        """The piece, and the bias."""
+        return (self.piece, self.bias) if self.bias else (self.piece,)
+
+    @property
+    def writes(self) -> tuple[Tile, ...]:
+        """The piece."""
+        return (self.piece,)
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue the kernel for bias and activation."""
+        queue_finish(queue, self)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute with NumPy in double precision, and round once."""
+        found = _channels_second(reads[0].T.reshape(self.shape), self.layout).astype(np.float64)
+        if self.bias:
+            found += reads[1].reshape(-1, 1, 1).astype(np.float64)
+        with np.errstate(over="ignore"):
             found = ACTIVATE[self.activation](found) if self.activation else found
             written = writes[0].T
             written[...] = _channels_of(found, self.layout).reshape(written.shape)

@@ -28,9 +28,10 @@ class Slots:
     (256, 0)
     """
 
-    def __init__(self, offset: int, count: int, nbytes: int) -> None:
+    def __init__(self, offset: int, count: int, nbytes: int, *, reuses: bool = True) -> None:
+        self._reuses = reuses  # False: a piece is never found again
         self._empty = [Slot(offset + index * nbytes) for index in reversed(range(count))]
-        self._held: OrderedDict[Piece, Slot] = OrderedDict()
+        self._held: OrderedDict[object, Slot] = OrderedDict()
 
     @property
     def first(self) -> Slot:
@@ -47,5 +48,5 @@ class Slots:
     def next(self, piece: Piece) -> Slot:
         """The buffer that a piece is to be put in."""
         slot = self._empty.pop() if self._empty else self._held.popitem(last=False)[1]
-        self._held[piece] = slot
+        self._held[piece if self._reuses else slot] = slot
         return slot

@@ -35,6 +35,9 @@ def bench_command(
             "streams-1, streams-2, streams-8, native, squares, ordered, late.",
         ),
     ] = "all",
+    allocation: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Of each allocation and free of the simulated machine.")
+    ] = 0.0,
     device: Annotated[
         OneDevice, typer.Option(help="What runs it: a simulated --topology, or GPUs.")
     ] = OneDevice.sim,
@@ -44,7 +47,7 @@ def bench_command(
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the rates as SVG.")] = None,
 ) -> int:
-    """Time policies on GPUs, or by the clock of a simulated machine, on which allocations take no time.
+    """Time policies on GPUs, or by the clock of a simulated machine.
 
     On GPUs each row is the second of two calls, whose operations all have events, which trace shows.
     """
@@ -59,6 +62,7 @@ def bench_command(
         _numbers("--tiles", tiles),
         tuple(VARIANTS) if variants == "all" else _words(variants),
         device.value,
+        allocation,
     )
     with total_bar("runs", MofNCompleteColumn(), quiet=as_json == "-") as progress:
         found = measured(grid, progress)

@@ -15,7 +15,7 @@ from simwarp.draw.roofline import si
 
 def bench_command(
     figures: Annotated[
-        str, typer.Option(metavar="NAME,…", help="table4, figure9, figure12, figure13, or all.")
+        str, typer.Option(metavar="NAME,…", help="table4, figure9, figure10, figure12, figure13, or all.")
     ] = "all",
     as_json: Annotated[
         str | None,

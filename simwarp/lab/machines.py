@@ -65,6 +65,12 @@ def topology_of(name: str, devices: int | None = None) -> Topology:
     return found if devices is None else first(found, devices)
 
 
+def allocating(topology: Topology, seconds: float) -> Topology:
+    """A topology whose devices take so many seconds for each allocation, and for each free."""
+    gpus = (replace(gpu, allocate_seconds=seconds, free_seconds=seconds) for gpu in topology.gpus)
+    return replace(topology, gpus=tuple(gpus))
+
+
 def first(topology: Topology, devices: int) -> Topology:
     """A topology of the first ``devices`` devices of another one, with the links between them."""
     whole = len(topology.gpus)

@@ -10,7 +10,8 @@ from simwarp.machine.operations import Operation
 class Engine:
     """Runs operations one at a time, in the order in which they become ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: int) -> None:
+        self.device = device
         self.running: Operation | None = None
         self._ready: list[tuple[float, float, int, Operation]] = []
         self._count = 0

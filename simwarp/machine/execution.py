@@ -43,6 +43,7 @@ class Execution:
         self._conflict = conflict
         self._engines: dict[Route | int, Engine] = {}
         self._touched: dict[Engine, None] = {}
+        self._held: dict[int, float] = {}  # until when no operation of a device starts
         self._active: dict[Stream, None] = {}
         self._copies: dict[tuple[str, int], int] = {}
         self._injections = sorted(injections, key=lambda one: one.lost_at)
@@ -101,8 +102,20 @@ class Execution:
         """Start the next operation on every engine that is free."""
         touched, self._touched = self._touched, {}
         for engine in touched:
-            if operation := engine.take():
+            held = self._held.get(engine.device, 0.0)
+            if held > self.clock.now:
+                self.clock.at(held, partial(self._touch, engine))
+            elif operation := engine.take():
                 self._start(engine, operation)
+
+    def _touch(self, engine: Engine) -> None:
+        self._touched[engine] = None
+
+    def hold(self, device: int, seconds: float) -> None:
+        """Let no operation of a device start for some time; holds follow one another."""
+        if seconds:
+            begin = max(self.clock.now, self._held.get(device, 0.0))
+            self._held[device] = begin + seconds * self._stretch()
 
     def _start(self, engine: Engine, operation: Operation) -> None:
         operation.start = self.clock.now
@@ -184,8 +197,9 @@ class Execution:
         )
 
     def _engine(self, operation: Operation) -> Engine:
-        key = operation.stream.device if operation.route is None else operation.route
-        return self._engines.setdefault(key, Engine())
+        device = operation.stream.device
+        key = device if operation.route is None else operation.route
+        return self._engines.setdefault(key, Engine(device))
 
     # --------------------------------------------------------------------------------------- the clock
 

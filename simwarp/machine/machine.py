@@ -190,6 +190,7 @@ class Machine:
         memory = DeviceMemory(device, nbytes, self._number("memory"), self.order)
         self._memories[memory] = None
         self._used[device] += nbytes
+        self.execution.hold(device, self.topology.gpus[device].allocate_seconds)
         return memory
 
     def free(self, memory: object) -> None:
@@ -222,6 +223,7 @@ class Machine:
             )
         del self._memories[memory]
         self._used[memory.device] -= memory.nbytes
+        self.execution.hold(memory.device, self.topology.gpus[memory.device].free_seconds)
         memory.release()
 
     def pin(self, array: npt.NDArray[Any]) -> None:

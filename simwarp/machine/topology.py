@@ -51,6 +51,8 @@ class Gpu:
         The time of each routine beside its operations.
     filters_step : int
         The time of a convolution is that of its number of filters, rounded up to a multiple of this.
+    allocate_seconds, free_seconds : float
+        For so long after an allocation or a free no operation of the device starts; running ones go on.
     """
 
     name: str
@@ -58,6 +60,16 @@ class Gpu:
     rates: Mapping[str, float]
     launch_seconds: float = 0.0
     filters_step: int = 1
+    allocate_seconds: float = 0.0
+    free_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("allocate_seconds", "free_seconds"):
+            seconds = getattr(self, name)
+            if not 0 <= seconds < math.inf:
+                raise LaunchError(
+                    f"{self.name}: {name} is {seconds}\nit is a time in seconds\npass a number from 0 on"
+                )
 
     def routine_seconds(self, operations: float, dtype: str, filters: int = 0) -> float:
         """The time of a routine; ``filters`` per group is for convolutions.

@@ -60,11 +60,11 @@ def problems_of(item: dict[str, str]) -> Iterator[str]:
     """What one item names that does not exist, and what it lacks."""
     name = f"{item['paper']}, {item['what']}"
     state, _, reason = item["state"].partition(":")
-    if state not in ("whole", "partial") or (state == "partial" and len(reason) < SHORTEST_REASON):
+    if state not in ("whole", "partial", "absent") or (state != "whole" and len(reason) < SHORTEST_REASON):
         yield f"{name}: its state is {item['state']!r}"
     for column, exists in (("function", is_function), ("test", is_test), ("evidence", is_evidence)):
         named = CODE.findall(item[column])
-        if not named and state != "partial":
+        if not named and state == "whole":
             yield f"{name}: no {column}"
         yield from (f"{name}: there is no {column} {each}" for each in named if not exists(each))
 
@@ -181,6 +181,7 @@ def test_an_item_that_exists_has_no_problem() -> None:
         ("--case mttkrp", "--case mttkrap", "there is no evidence simwarp verify --case mttkrap"),
         ("`docs`", "`dogs`", "there is no evidence dogs"),
         ("| whole |", "| absent |", "its state is 'absent'"),
+        ("| whole |", "| absent: nobody has asked for it, and it is long |", "does not say [1, 0, 0, 1]"),
         ("| whole |", "| partial: later |", "its state is 'partial: later'"),
         ("1 whole", "2 whole", "the page does not say [1, 1, 0, 0]"),
         ("`simwarp verify --case mttkrp`, `docs`", "read", "no evidence"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from typing import Any, NamedTuple
 
 import simwarp
-from reference.errors import ShapeError
+from reference.errors import SchemeError, ShapeError
 from simwarp.lab.blas.report import run
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import variant
-from simwarp.lab.machines import opened
+from simwarp.lab.machines import Host, allocating, host, opened, topology_of
 from simwarp.lab.network_studies import Facts, Progress
 from simwarp.testing import golden
 
@@ -30,6 +31,7 @@ class Grid(NamedTuple):
     tiles: Sequence[int]
     variants: Sequence[str]
     device: str = "sim"  # "sim", or "cuda" for GPUs
+    allocation: float = 0.0  # seconds of each allocation and each free, on the simulated machine
 
 
 def measured(grid: Grid, progress: Progress) -> Facts:
@@ -48,6 +50,7 @@ def measured(grid: Grid, progress: Progress) -> Facts:
         "bench": "blas",
         "device": grid.device,
         "machine": name,
+        **({"allocation": grid.allocation} if grid.allocation else {}),
         "commit": golden.commit(),
         "versions": {"simwarp": simwarp.__version__},
         "rows": rows,
@@ -58,6 +61,11 @@ def _check(grid: Grid) -> None:
     """Raise for an invalid routine, size, tile, device count or variant, before anything runs."""
     for routine, size in product(grid.routines, grid.sizes):
         Request.of(routine, size)
+    if grid.allocation and grid.device != "sim":
+        raise SchemeError(
+            "--allocation on GPUs\nit is a cost of simulated machines\nleave it out, or simulate a --topology"
+        )
+    allocating(topology_of(grid.topology), grid.allocation)
     for devices in grid.devices or ():
         with opened(grid.device, grid.topology, devices=devices):
             pass
@@ -72,7 +80,7 @@ def _check(grid: Grid) -> None:
 
 def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str) -> Facts:
     """A run as a row, on a new machine."""
-    with opened(grid.device, grid.topology, devices=devices) as on:
+    with _machine(grid, devices) as on:
         found = run(Request.of(routine, size), tile, on, variant(name))
     parts: list[dict[str, Any]] = found["devices"]
     return {
@@ -88,6 +96,13 @@ def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str
         "communication": max(part["communication"] for part in parts),
         **{count: sum(part[count] for part in parts) for count in _COUNTS},
     }
+
+
+def _machine(grid: Grid, devices: int) -> AbstractContextManager[Host]:
+    """A new machine of the first devices."""
+    if not grid.allocation:
+        return opened(grid.device, grid.topology, devices=devices)
+    return nullcontext(host(allocating(topology_of(grid.topology, devices), grid.allocation)))
 
 
 def _add_efficiencies(rows: Sequence[Facts], *, is_uniform: bool) -> None:

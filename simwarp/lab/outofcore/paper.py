@@ -1,4 +1,4 @@
-"""Results of the paper on ooc_cuDNN, remade on a simulated P100: table 4 and figures 9, 12 and 13.
+"""Results of the paper on ooc_cuDNN, remade on a simulated P100: table 4 and figures 9, 10, 12 and 13.
 
 Filters are of 3 x 3, images and results in the host's memory. The simulated GPU computes at one rate, where
 cuDNN is slower for few channels and small images.
@@ -12,12 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 import simwarp
-from gpu.outofcore import Options, Plan
+from gpu.outofcore import Options, Plan, Statistics, activate, add_bias, conv2d
 from reference.errors import SchemeError
 from simwarp.lab.machines import host
 from simwarp.lab.network_studies import Facts, Progress
 from simwarp.lab.outofcore.report import Request, busy, ran
+from simwarp.lab.unbacked import unbacked
 from simwarp.machine import P100
 from simwarp.testing import golden
 
@@ -113,6 +116,30 @@ def _figure_9(channels: int) -> Facts:
     }
 
 
+def _figure_10(size: int) -> Facts:
+    """Seconds of convolution, bias and activation as three calls, and as one, of 64 channels."""
+    image = 1, 64, size, size
+    x, w, y, bias = (unbacked(shape, np.float32, "C") for shape in (image, (64, 64, 3, 3), image, (64,)))
+    calls: dict[str, Callable[..., Any]] = {
+        "convolution": partial(conv2d, x, w, out=y),
+        "add bias": partial(add_bias, y, bias, out=y),
+        "activation": partial(activate, y, "relu", out=y),
+        "fused": partial(conv2d, x, w, bias, activation="relu", out=y),
+    }
+    seconds = dict[str, float]()
+    for name, call in calls.items():
+        counts = Statistics()
+        call(device=host(P100).machine, statistics=counts)
+        seconds[name] = counts.seconds
+    whole = sum(seconds.values()) - seconds["fused"]
+    return {
+        "figure": "figure 10",
+        "case": f"n=1, c=64, {size}×{size}",
+        "busy": seconds,
+        "share": {"layers": 1 - seconds["convolution"] / whole, "fused": seconds["fused"] / whole},
+    }
+
+
 def _figure_13(layer: Layer) -> Facts:
     machine = host(P100).machine
     plan = layer.request(1024).plan(machine)
@@ -180,6 +207,7 @@ def map_bytes(batch: int) -> int:
 FIGURES: dict[str, list[Run]] = {
     "table4": [partial(_table_4, number, planner) for number in range(len(PROBLEMS)) for planner in PLANNERS],
     "figure9": [partial(_figure_9, channels) for channels in CHANNELS],
+    "figure10": [partial(_figure_10, size) for size in (1024, 2048, 4096)],
     "figure12": [
         partial(_figure_12, batch, rate)
         for rate in (VGG_RATE, P100.gpus[0].rates["float32"])

@@ -518,3 +518,23 @@ def test_a_curve_rises_with_its_values():
 @pytest.mark.parametrize(("least", "step"), [(1.0, 1.0), (1.01, 2.0), (4e-6, 5e-6), (0.6, 1.0)])
 def test_steps_of_an_axis_are_round(least, step):
     assert nice_step(least) == pytest.approx(step)
+
+
+def test_allocations_cost_what_is_said(capsys):
+    call = ("bench", "--sizes", "2048", "--tiles", "512", "--variants", "paper,native", "--json", "-")
+    found = {}
+    for allocation in ("0", "0.002"):
+        assert main(["blas", *call, "--allocation", allocation]) == 0
+        data = json.loads(capsys.readouterr().out)
+        assert data.get("allocation", 0) == float(allocation)
+        found[allocation] = {row["variant"]: row["seconds"] for row in data["rows"]}
+    assert found["0"]["native"] == pytest.approx(found["0"]["paper"])
+    assert found["0.002"]["paper"] == pytest.approx(found["0"]["paper"] + 0.002)
+    assert found["0.002"]["native"] > 1.2 * found["0.002"]["paper"]
+
+
+def test_costs_of_allocations_are_of_simulated_machines(capsys):
+    assert main(["blas", "bench", "--device", "cuda", "--allocation", "0.001"]) == 2
+    assert "--allocation on GPUs" in capsys.readouterr().err
+    assert main(["blas", "bench", "--allocation", "-1"]) == 2
+    assert "allocate_seconds is -1" in capsys.readouterr().err

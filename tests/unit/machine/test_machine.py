@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpu.machine
 import simwarp
+from reference.errors import LaunchError
 from simwarp.machine import (
     EIGHT,
     EVEREST,
@@ -28,7 +31,7 @@ from simwarp.machine import (
     Timeline,
     Topology,
 )
-from support.machines import PEERS, Function, add_one, column, pinned, small, spans, tile
+from support.machines import GPU, PEERS, Function, add_one, column, pinned, small, spans, tile
 
 
 def test_a_chain_takes_the_sum_of_its_times() -> None:
@@ -402,3 +405,56 @@ def test_a_timeline_survives_json() -> None:
     assert [one["name"] for one in json.loads(text)] == ["copy in", "add_one"]
     assert machine.timeline.operations() == machine.timeline.operations(0) == 20
     assert machine.timeline.seconds == 8
+
+
+# ------------------------------------------------------------------------------------- costs of allocations
+
+
+def slow_memory(devices: int = 1, allocate: float = 3.0, free: float = 2.0) -> Topology:
+    gpu = replace(GPU, allocate_seconds=allocate, free_seconds=free)
+    return replace(small(devices), gpus=(gpu,) * devices)
+
+
+def test_a_device_starts_nothing_while_it_allocates_or_frees() -> None:
+    machine = simwarp.Machine(slow_memory(2))
+    a = pinned(machine, column())
+    x, _ = tile(machine), tile(machine)  # until 6 s
+    y, spare = tile(machine, 1), tile(machine, 1)
+    machine.free(spare.memory)  # until 8 s, on the other device
+    for device, target in enumerate((x, y)):
+        machine.copy_in(machine.stream(device), a, target)
+    machine.run([])
+    assert spans(machine) == [("in", 6.0, 11.0), ("in", 8.0, 13.0)]
+
+
+def test_what_a_device_has_not_started_waits_for_its_allocation() -> None:
+    machine = simwarp.Machine(slow_memory())
+    a, x = pinned(machine, column()), tile(machine)
+
+    def worker() -> Iterator[Any]:
+        stream = machine.stream(0)
+        machine.copy_in(stream, a, x)  # from 3 s to 8 s
+        yield machine.record(stream)
+        machine.launch(stream, add_one(x, x))
+        y = tile(machine)  # until 11 s
+        machine.launch(stream, add_one(x, y))
+        yield machine.record(stream)
+
+    machine.run([worker()])
+    assert [one[:2] for one in spans(machine)] == [("in", 3.0), ("routine", 11.0), ("routine", 14.0)]
+
+
+def test_allocations_take_no_time_unless_the_topology_says_so() -> None:
+    machine = simwarp.Machine(small())
+    a = pinned(machine, column())
+    machine.free(tile(machine).memory)
+    machine.copy_in(machine.stream(0), a, tile(machine))
+    machine.run([])
+    assert spans(machine) == [("in", 0.0, 5.0)]
+
+
+@pytest.mark.parametrize("name", ["allocate_seconds", "free_seconds"])
+@pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
+def test_costs_of_allocations_are_times(name: str, seconds: float) -> None:
+    with pytest.raises(LaunchError, match=f"small: {name} is {seconds}"):
+        replace(GPU, **{name: seconds})

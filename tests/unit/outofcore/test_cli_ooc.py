@@ -226,6 +226,17 @@ def test_more_channels_hide_the_copies_and_exceed_the_memory():
     assert [paper.CHANNELS[index] for index in (-2, -1)] == [2048, 2560]
 
 
+def test_bias_and_activation_take_more_than_half_of_three_calls():
+    row = paper.FIGURES["figure10"][0]()
+    times = row["busy"]
+    three = times["convolution"] + times["add bias"] + times["activation"]
+    assert row["share"]["fused"] == pytest.approx(times["fused"] / three)
+    assert row["share"]["layers"] + row["share"]["fused"] == pytest.approx(1, abs=0.001)
+    assert 0.3 < row["share"]["fused"] < 0.42
+    copies = 2 * 4 * 64 * 1024**2 / 19e9
+    assert copies < times["activation"] < 1.1 * copies
+
+
 def check_figure_12(rows, batches):
     beyond = [row for row in rows if row["rate"] == paper.VGG_RATE and row["in_core"] is None]
     assert [row["batch"] for row in beyond] == batches
@@ -254,7 +265,7 @@ def test_all_figures_are_remade(capsys):
     assert (found["machine"], len(found["rows"])) == ("P100", sum(map(len, paper.FIGURES.values())))
     rows = {
         figure: [row for row in found["rows"] if row["figure"] == figure]
-        for figure in ("table 4", "figure 9", "figure 12", "figure 13")
+        for figure in ("table 4", "figure 9", "figure 10", "figure 12", "figure 13")
     }
     check_table_4(rows["table 4"])
     assert [row["channels"] for row in rows["figure 9"] if row["in_core"] is None] == [2048, 2560]

@@ -21,6 +21,7 @@ from simwarp.machine import EVEREST, H100, H200, P100, Gpu, H200x2, Link, Machin
 from simwarp.machine.topology import host_group
 from simwarp.verify.draw import Draw
 from support.offenders import every_case
+from support.outofcore_calls import Layer
 
 SHARED = (H200, H100, P100, H200x2)
 ROUTINES = tuple(FORMS)
@@ -191,3 +192,77 @@ def test_the_steepest_descent_ends_with_two_buffers_where_they_fit(routine: str)
     assert plan.buffers.depth >= 2
     alone = Options(planner="steepest", depth=1)
     assert explain(routine, *layer, device=Machine(), memory_budget=1 << 30, options=alone).buffers.depth == 1
+
+
+# ----------------------------------------------------------------------------------------------- reuse
+
+
+def printed_seconds(rates: Rates, plan: Plan, on_host: tuple[str, ...]) -> float:
+    """Section 4.3 of the paper, with pieces that divide their axes, written from its formulas (1) to (3)."""
+    of, pieces = plan.problem, plan.pieces
+    (n, c_x, height, width), (c_y, _, r, s) = of.shape("x"), of.shape("w")
+    d_n, d_h, d_cx, d_cy = vars(pieces).values()
+    rows = min(d_h + r - 1, height)
+    into = sum(
+        4 * elements / rates.in_bytes_per_second + rates.in_seconds
+        for name, elements in (("x", d_n * d_cx * rows * width), ("w", d_cy * d_cx * r * s))
+        if name in on_host
+    )
+    out = 4 * d_n * d_cy * d_h * width / rates.out_bytes_per_second + rates.out_seconds
+    steps_of_filters = rates.filters_step * -(-d_cy // rates.filters_step)
+    operations = 2 * d_n * steps_of_filters * d_h * width * d_cx * r * s
+    compute = operations / rates.operations_per_second + rates.launch_seconds
+    terms = c_x // d_cx
+    steps = n // d_n * (c_y // d_cy) * (height // d_h)
+    first = into + compute + out + (terms - 1) * max(into, compute)
+    return first + (steps - 1) * max(terms * into, terms * compute, out)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "on_host"),
+    [
+        *(((n, h, 64, f), ("x",)) for n, h, f in ((4, 28, 48), (1, 14, 32), (1, 7, 16))),
+        *((sizes, ("x", "w")) for sizes in ((2, 28, 16, 64), (1, 14, 32, 32), (4, 28, 64, 48))),
+    ],
+)
+def test_without_reuse_the_formula_is_the_printed_one(sizes: Any, on_host: tuple[str, ...]) -> None:
+    rates = Rates(1e-5, 1.2e10, 2e-5, 1e10, 8e-6, 7.6e12, filters_step=32)
+    there = tuple({"x", "w"} - {*on_host})
+    plan = explain(
+        "conv2d", (8, 64, 28, 28), (192, 64, 3, 3), device=Machine(P100), pieces=Pieces(*sizes),
+        on_device=there, options=Options(rates=rates, reuse=False, filters="streamed"),
+    )  # fmt: skip
+    assert plan.seconds == pytest.approx(printed_seconds(rates, plan, on_host), rel=1e-12)
+
+
+@pytest.mark.at_most(2)
+@pytest.mark.parametrize("k", range(6))
+def test_without_reuse_every_use_of_a_piece_is_a_copy(k: int) -> None:
+    of, pieces, options = drawn(Draw(6, "reuse", k))
+    pieces = pieces or Pieces(8, 30, 16, 30)
+    machine = Machine(SHARED[k % len(SHARED)], values=False)
+    plan = planned(of, machine, None, pieces, replace(options, reuse=False))
+    found = ran(plan, machine)
+    assert abs(found.model_error) < 1e-9
+    uses = [piece for task in plan.tasks() for step in task.steps for piece in step]
+    arrays = {tensor: addresses(of.shape(tensor)) for tensor in TENSORS}
+    nbytes = sum(view_of(arrays[piece.tensor], piece, of.layout).nbytes for piece in uses)
+    assert found.bytes_in == nbytes
+    kept = planned(of, machine, None, pieces, options)
+    assert kept.bytes_in <= nbytes
+
+
+def test_reuse_changes_no_bit_and_only_what_is_copied() -> None:
+    layer, counts = Layer((4, 8, 12, 9), (10, 8, 3, 3)), [Statistics(), Statistics()]
+    some, whole = Pieces(2, 4, 4, 5), Pieces(2, 99, 99, 5)
+    for routine, pieces in zip(FORMS, (some, some, whole), strict=True):
+        results = [
+            layer.run(
+                routine, Machine(seed=7, jitter=20.0), pieces=pieces, statistics=one,
+                options=Options(reuse=reuse, depth=2),
+            )
+            for reuse, one in zip((True, False), counts, strict=True)
+        ]  # fmt: skip
+        np.testing.assert_array_equal(*results)
+        assert counts[0].bytes_in < counts[1].bytes_in
+        assert counts[0].bytes_out == counts[1].bytes_out
