@@ -67,8 +67,8 @@ class Input:
 def _draw(schemes: Mapping[str, AnyScheme], draw: Draw) -> Input:
     """Draw a random product of bits for one of the schemes."""
     number, which = divmod(draw.k // 5, len(schemes))  # the kind of size is draw.k % 5
-    scheme, output = list(schemes.values())[which], OUTPUTS[number // 4 % 3]
-    transpose_a, transpose_b = (bool(number >> i & 1) for i in range(2))
+    scheme, output = list(schemes.values())[which], OUTPUTS[number % 3]
+    transpose_a, transpose_b = (bool(number // 3 >> i & 1) for i in range(2))
     m, n, k = draw.sizes(3)
     if isinstance(scheme, SkinnyScheme):
         m, n = (1 + m % scheme.most, n) if m < n else (m, 1 + n % scheme.most)
