@@ -56,6 +56,18 @@ MEBIBYTES = {
 """Table 8."""
 RANK = 32
 
+BTC_NETWORKS = {
+    "mlp": (1024, (0.070, 6.87e6), (0.057, 4.38e6), (0.053, 6.78e6)),
+    "vgg-cifar": (1024, (0.926, 2.09e4), (0.317, 4.69e4), (0.276, 5.06e4)),
+    "resnet14": (1024, (2.341, 7.86e3), (0.728, 2.06e4), (0.618, 2.24e4)),
+    "alexnet": (512, (2.017, 4.99e3), (1.878, 4.87e3), (1.862, 4.87e3)),
+    "vgg16": (512, (12.057, 8.83e2), (5.840, 1.62e3), (5.466, 1.76e3)),
+    "resnet18": (512, (3.233, 4.52e3), (1.538, 7.23e3), (1.438, 7.34e3)),
+}
+"""BTC, table 7: images of the throughput; milliseconds of 8 and images in a second of three schemes."""
+BTC_SYNC, BTC_FIRST_LAYER, BTC_RESIDUALS = 5.67, 35, 9.0
+"""BTC, of ResNet-18 in percent: table 10, figure 24, and the speed-up without residuals in figure 26."""
+
 
 def filled(markdown: str) -> str:
     """Put the tables where a page of a paper asks for them."""
@@ -197,6 +209,62 @@ def figure_10() -> str:
     return table(("tensor", "`b-csf`, s", "`mm-csf`, s", "ratio"), lines)
 
 
+def btc_table_7() -> str:
+    """Latency of 8 images and throughput of the six networks, printed and ours."""
+    of, lines = _rows("h200/networks.json"), list[list[str]]()
+    for name, (images, fine, btc, fsb) in BTC_NETWORKS.items():
+        latency, rate = of[f"net/{name}/8"], of[f"net/{name}/{images}"]
+        ours = (latency["ours"], rate["ours"])
+        whole = (latency["peers"]['way="whole"'], rate["peers"]['way="whole"'])
+        pairs = (fine, btc, fsb, whole, ours)
+        lines.append([name, *(f"{ms:.3g} ms, {_count(rate)}/s" for ms, rate in pairs)])
+    header = ("network", "SBNN-64-Fine, RTX 2080 Ti", "BTC", "BTC-FMT", "ours in one launch, H200", "ours")
+    return table(header, lines)
+
+
+def btc_figure_16() -> str:
+    """Speeds of the designs and of the fastest scheme of the chip, by size of square matrices."""
+    designs, fastest = _rows("h200/bmm.json"), _rows("h200/bits.json")
+    lines: list[list[str]] = []
+    for n in (1024, 2048, 4096, 8192):
+        for suffix, output in (("", "int32"), ("b", "bits")):
+            schemes = ("bstc/bmms64", "btc1", "btc2", "btc3")
+            speeds = [f"{designs[f'{scheme}{suffix}/{n}']['ours']:,.0f}" for scheme in schemes]
+            best = fastest.get(f"bmm-{output}/{n}")
+            of_best = (best["ours"], best["peers"]["CUTLASS b1"]) if best else ()
+            lines.append(
+                [str(n), output, *speeds, *(f"{x:,.0f}" for x in of_best), *["–"] * (2 - len(of_best))]
+            )
+    return table(("n", "output", "`bmms64`", "`btc1`", "`btc2`", "`btc3`", "`wgmma`", "CUTLASS b1"), lines)
+
+
+def btc_figure_20() -> str:
+    """Microseconds of the convolutions to bits, by channels, and how many times as fast as cuDNN they are."""
+    of, lines = _rows("h200/bconv.json"), list[list[str]]()
+    for channels in (128, 256, 512, 1024):
+        float16 = of[f"bconv/btc1-bits/{channels}"]["peers"]["cuDNN fp16"]
+        rows = [of[f"bconv/{scheme}-bits/{channels}"]["ours"] for scheme in ("bconv64", "btc1", "btc2")]
+        lines.append([str(channels), *(f"{x:.0f} µs, {float16 / x:.2f}" for x in rows), f"{float16:.0f} µs"])
+    return table(("C = O", "`bconv64`", "`btc1`", "`btc2`", "cuDNN, float16"), lines)
+
+
+def btc_table_10() -> str:
+    """What barriers, the first layer and the residuals of ResNet-18 cost, printed and ours."""
+    sync = {row["images"]: row for row in _study("sync")["rows"]}[8]
+    shortcut = {row["shortcut"]: row["seconds"] for row in _study("shortcut")["rows"]}
+    first = _study("breakdown")["rows"][0]["share"]
+    ours = 1 - sync["without_barriers"] / sync["whole"], first, shortcut["A"] / shortcut["None"] - 1
+    names = "barriers (table 10)", "the first layer (figure 24)", "residuals (figure 26)"
+    printed = f"{BTC_SYNC} %", f"over {BTC_FIRST_LAYER} %", f"{BTC_RESIDUALS} %"
+    lines = [[n, p, f"{100 * x:.1f} %"] for n, p, x in zip(names, printed, ours, strict=True)]
+    return table(("of ResNet-18's time, 8 images", "printed, RTX 2080", "ours, H100"), lines)
+
+
+def _study(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / "h100" / "studies" / f"{name}-resnet18.json").read_text())
+    return found
+
+
 def _count(number: float) -> str:
     for size, unit in ((1e6, "M"), (1e3, "K")):
         if number >= size:
@@ -205,6 +273,10 @@ def _count(number: float) -> str:
 
 
 PRINTED: dict[tuple[str, str], Callable[[], str]] = {
+    ("btc", "table 7"): btc_table_7,
+    ("btc", "figure 16"): btc_figure_16,
+    ("btc", "figure 20"): btc_figure_20,
+    ("btc", "table 10"): btc_table_10,
     ("mm-csf", "table 2"): table_2,
     ("mm-csf", "table 3"): table_3,
     ("mm-csf", "table 5"): table_5,

@@ -9,6 +9,7 @@ from gpu.bmm.prepared import PreparedMatrix, prepare_matrix
 from gpu.device import Device
 from gpu.host import Prepared, unknown
 from gpu.mttkrp.prepared import PreparedSparse, prepare_sparse
+from reference.bmm import Kind
 from reference.errors import FormatError, SchemeError
 
 
@@ -18,6 +19,7 @@ def prepare(
     *,
     scheme: str = "auto",
     transpose: bool = False,
+    kind: Kind = "xnor",
     device: Device | None = None,
 ) -> PreparedMatrix | PreparedTensor | PreparedSparse:
     """Prepare an operand on a device once, for many calls.
@@ -41,6 +43,9 @@ def prepare(
         For a `Coo`, the format to build, e.g. "mm-csf", or "auto" to leave it a `Coo`.
     transpose : bool
         For "a" and "b": whether the operand is the transpose of the matrix.
+    kind : {"xnor", "and", "or"}
+        For "a" and "b": what the bits of numbers are: their signs with "xnor", else 1 for what is not 0.
+        Prepared bits are bits: a product of any kind takes them.
     device : Device, optional
         Default: the operand's own, or the first CUDA device.
 
@@ -71,10 +76,12 @@ def prepare(
         )
     if transpose and role not in ("a", "b"):
         raise SchemeError(f"transpose is given for role={role!r}\nonly matrices are transposed\nleave it out")
+    if kind != "xnor" and role not in ("a", "b"):
+        raise SchemeError(f"kind={kind!r} is given for role={role!r}\nonly matrices have kinds\nleave it out")
     if role is None:
         return prepare_sparse(operand, scheme=scheme, device=device)
     if role == "a" or role == "b":
-        return prepare_matrix(operand, role, scheme=scheme, transpose=transpose, device=device)
+        return prepare_matrix(operand, role, scheme=scheme, transpose=transpose, kind=kind, device=device)
     if role == "x" or role == "w":
         return prepare_tensor(operand, role, scheme=scheme, device=device)
     raise unknown("role", role, ("a and b of bmm", "x and w of bconv2d", "None of sparse tensors"))

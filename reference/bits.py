@@ -157,15 +157,18 @@ def unpack(packed: PackedBits) -> Bits:
     return unpacked_words(packed.words, packed)
 
 
-def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Convert ``x`` to an array with the same numbers; raise DtypeError unless its dtype can be binarized."""
+def real_array(x: npt.ArrayLike, name: str, *, of_bits: bool = False) -> npt.NDArray[Any]:
+    """Convert ``x`` to an array with the same numbers; raise DtypeError unless its dtype can be binarized.
+
+    ``of_bits`` for numbers that stand for bits, which may be of bool or uint8, too.
+    """
     array = as_array(x, name, "an array of numbers")
     if array.dtype.name == "bfloat16":  # of ml_dtypes, or another; float32 has all its numbers
         with np.errstate(invalid="ignore"):  # it warns of a signaling NaN
             return array.astype(np.float32)
-    if array.dtype.type not in _REAL:
+    if array.dtype.type not in _REAL and not (of_bits and array.dtype.type in (np.bool_, np.uint8)):
         advice = f"convert it with `{name}.astype(np.float64)`"
-        if array.dtype.kind in "bu":
+        if array.dtype.kind in "bu" and not of_bits:
             advice = f"for bits 0 and 1, `2 * {name}.astype(np.int8) - 1` has the signs they stand for"
         raise DtypeError(
             f"{name} ({type(x).__name__}) has elements of {array.dtype.name}; "
@@ -176,15 +179,26 @@ def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
     """Binarize an array of `real_array` by equation 1; raise NotANumberError for a NaN."""
+    _refuse_nan(array, name, "neither +1 nor -1")
+    return np.asarray(array >= 0, dtype=np.uint8, order="C")
+
+
+def nonzero_bits(array: npt.NDArray[Any], name: str) -> Bits:
+    """The bits that numbers of `real_array` stand for, 0 for 0; raise NotANumberError for a NaN."""
+    _refuse_nan(array, name, "neither 0 nor 1")
+    return np.asarray(array != 0, dtype=np.uint8, order="C")
+
+
+def _refuse_nan(array: npt.NDArray[Any], name: str, what: str) -> None:
+    """Raise NotANumberError for the first NaN of an array."""
     missing = np.isnan(array)
     if missing.any():
         first = np.unravel_index(int(missing.argmax()), array.shape)
         index = ", ".join(str(i) for i in first) or "()"
         raise NotANumberError(
             f"{name}[{index}] is NaN ({int(missing.sum())} of {array.size} elements are), "
-            f"which is neither +1 nor -1: replace it first, e.g. with `np.nan_to_num({name})`"
+            f"which is {what}: replace it first, e.g. with `np.nan_to_num({name})`"
         )
-    return np.asarray(array >= 0, dtype=np.uint8, order="C")
 
 
 def pack_bits(bits: Bits, layout: Layout, word: Word, first: First) -> PackedBits:

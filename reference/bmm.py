@@ -1,21 +1,32 @@
-"""The product of two matrices of +1 and -1: the definition in NumPy, and a Numba version for large products.
+"""The product of two matrices of +1 and -1, or of bits: the definition in NumPy, and a Numba version.
 
-The Numba version computes equation 2 of BSTC on packed words, ``n - 2 * popc(a xor b)``. The tests compare
-the two.
+The Numba version, for large products, computes equation 2 of BSTC on packed words, ``n - 2 * popc(a xor b)``.
+The tests compare the two.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, add_differences, compiled, pack_bits, real_array, sign_bits, unpack
-from reference.errors import ShapeError
+from reference.bits import (
+    Bits,
+    add_differences,
+    compiled,
+    nonzero_bits,
+    pack_bits,
+    real_array,
+    sign_bits,
+    unpack,
+)
+from reference.errors import SchemeError, ShapeError
 from reference.types import PackedBits
 
 Product: TypeAlias = npt.NDArray[np.int32]
+Kind: TypeAlias = Literal["xnor", "and", "or"]
+"""The product of signs, of bits 0 and 1, or of truth values."""
 
 _LARGEST_K = 2**31 - 1
 # With fewer terms, the float64 product takes less time than importing Numba and compiling the loop, 0.7 s.
@@ -30,27 +41,35 @@ def bmm(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-) -> Product:
-    """Multiply two matrices, op(a) · op(b), each element replaced by its sign, +1 or -1.
+    kind: Kind = "xnor",
+) -> npt.NDArray[Any]:
+    """Multiply two matrices, op(a) · op(b), each element replaced by its sign, +1 or -1, or by a bit.
 
     ``c[i, j] = sum over k of s(op(a)[i, k]) * s(op(b)[k, j])`` with ``s(x) = +1`` where x >= 0, else
     -1. In bits, ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``. Exact integers.
     ``simwarp.listings.bmm32`` and ``gpu.bmm`` answer the same question.
 
+    With ``kind="and"`` an element is a bit t(x), 1 where x is not 0, and ``c[i, j] = popc(op(a)[i, :] and
+    op(b)[:, j])``: of 0/1 matrices the product in integers. With ``kind="or"`` c[i, j] is whether that is
+    not 0, the Boolean product. Bits of PackedBits are taken as they are.
+
     Parameters
     ----------
     a : (M, K), or (K, M) if transpose_a
-        Numbers of float64, float32, float16, bfloat16 or int8, or PackedBits. PackedBits may have any layout,
-        word and bit order; their words must be on the host. Either operand may be a stack of B matrices, with
-        an axis of B in front; both then have the same B.
+        Numbers of float64, float32, float16, bfloat16 or int8, for the kinds "and" and "or" also of bool or
+        uint8, or PackedBits. PackedBits may have any layout, word and bit order; their words must be on the
+        host. Either operand may be a stack of B matrices, with an axis of B in front; both then have the same
+        B.
     b : likewise, (K, N), or (N, K) if transpose_b
         Its dtype or format may differ from that of ``a``.
     transpose_a, transpose_b : bool
         Whether op transposes the operand.
+    kind : {"xnor", "and", "or"}
+        The product of signs, of bits, or of truth values.
 
     Returns
     -------
-    array of int32, (M, N), or (B, M, N) if an operand is a stack; C order
+    array of int32, or of bool for "or"; (M, N), or (B, M, N) if an operand is a stack; C order
 
     Raises
     ------
@@ -62,43 +81,64 @@ def bmm(
     NotANumberError
         For a NaN; names the operand and the first index.
     FormatError, SchemeError
-        For PackedBits whose words do not fit their shape or format.
+        For PackedBits whose words do not fit their shape or format, and for another kind.
 
     Notes
     -----
-    Source: BSTC (SC'19), equations 1 and 2, section 5.1.
+    Source: BSTC (SC'19), equations 1 and 2, section 5.1; the products of bits: BTC (TPDS), section 3.3 (the
+    0/1 product of Cutlass) and section 8 (graphs).
 
     Examples
     --------
     >>> bmm([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]])
     array([[-1]], dtype=int32)
+    >>> bmm([[True, False, True]], [[True], [True], [True]], kind="and")
+    array([[2]], dtype=int32)
     """
-    a = a if isinstance(a, PackedBits) else real_array(a, "a")
-    b = b if isinstance(b, PackedBits) else real_array(b, "b")
+    check_kind(kind)
+    of_bits = kind != "xnor"
+    a = a if isinstance(a, PackedBits) else real_array(a, "a", of_bits=of_bits)
+    b = b if isinstance(b, PackedBits) else real_array(b, "b", of_bits=of_bits)
     _check_shapes(a.shape, b.shape, transpose_a, transpose_b)
-    bits_a, bits_b = _bits(a, "a", transpose_a), _bits(b, "b", transpose_b)
+    bits_a, bits_b = _bits(a, "a", transpose_a, of_bits), _bits(b, "b", transpose_b, of_bits)
     if bits_a.ndim == bits_b.ndim == 2:
-        return _product(bits_a, bits_b)
+        return _product(bits_a, bits_b, kind)
     if bits_b.ndim == 2:
-        return _product(bits_a.reshape(-1, bits_a.shape[-1]), bits_b).reshape(*bits_a.shape[:2], -1)
+        return _product(bits_a.reshape(-1, bits_a.shape[-1]), bits_b, kind).reshape(*bits_a.shape[:2], -1)
     return np.stack(
-        [_product(bits_a if bits_a.ndim == 2 else bits_a[i], each) for i, each in enumerate(bits_b)]
+        [_product(bits_a if bits_a.ndim == 2 else bits_a[i], each, kind) for i, each in enumerate(bits_b)]
     )
 
 
-def _product(bits_a: Bits, bits_b: Bits) -> Product:
+def check_kind(kind: Any) -> None:
+    """Raise SchemeError unless a product is of a known kind."""
+    if not isinstance(kind, str) or kind not in get_args(Kind):
+        raise SchemeError(
+            f"kind={kind!r}\nthis kind of product is unknown\n"
+            "choose 'xnor' for signs, 'and' for bits that are 1 in both, or 'or' for whether any are"
+        )
+
+
+def _product(bits_a: Bits, bits_b: Bits, kind: Kind) -> npt.NDArray[Any]:
     """The product of bits (M, K) and (K, N)."""
     (m, k), n = bits_a.shape, bits_b.shape[1]
     if m * n * k < _LARGE_PRODUCT and (m + n) * k < _LARGE_OPERANDS:
-        return _product_numpy(bits_a, bits_b)
-    words_a = pack_bits(bits_a, "column", 64, "lsb").words
-    words_b = pack_bits(bits_b, "row", 64, "lsb").words
-    return _product_numba(words_a, words_b, k)
+        product = _product_numpy(bits_a, bits_b) if kind == "xnor" else _common_numpy(bits_a, bits_b)
+    else:
+        words_a = pack_bits(bits_a, "column", 64, "lsb").words
+        words_b = pack_bits(bits_b, "row", 64, "lsb").words
+        product = _product_numba(words_a, words_b, k)
+        if kind != "xnor":
+            product = _common_of(product, bits_a, bits_b)
+    return product > 0 if kind == "or" else product
 
 
-def _bits(operand: npt.NDArray[Any] | PackedBits, name: str, transpose: bool) -> Bits:
-    """The bits of op(operand), unpacked or taken from the signs of numbers."""
-    bits = unpack(operand) if isinstance(operand, PackedBits) else sign_bits(operand, name)
+def _bits(operand: npt.NDArray[Any] | PackedBits, name: str, transpose: bool, of_bits: bool) -> Bits:
+    """The bits of op(operand), unpacked or taken from numbers: from their signs, or from what is not 0."""
+    if isinstance(operand, PackedBits):
+        bits = unpack(operand)
+    else:
+        bits = nonzero_bits(operand, name) if of_bits else sign_bits(operand, name)
     return bits.swapaxes(-1, -2) if transpose else bits
 
 
@@ -130,6 +170,17 @@ def _check_shapes(
 def _product_numpy(bits_a: Bits, bits_b: Bits) -> Product:
     """The product of bits (M, K) and (K, N) by definition; exact, as every partial sum is below 2**53."""
     return ((2.0 * bits_a - 1.0) @ (2.0 * bits_b - 1.0)).astype(np.int32, order="C")
+
+
+def _common_numpy(bits_a: Bits, bits_b: Bits) -> Product:
+    """The 0/1 product of bits (M, K) and (K, N) by definition; exact likewise."""
+    return (1.0 * bits_a @ (1.0 * bits_b)).astype(np.int32, order="C")
+
+
+def _common_of(product: Product, bits_a: Bits, bits_b: Bits) -> Product:
+    """The 0/1 product from that of signs: 4 popc(a and b) = product - k + 2 popc(a) + 2 popc(b)."""
+    ones = bits_a.sum(1, dtype=np.int64)[:, None] + bits_b.sum(0, dtype=np.int64)
+    return ((product - bits_a.shape[1] + 2 * ones) // 4).astype(np.int32)
 
 
 def _product_numba(words_a: npt.NDArray[np.uint64], words_b: npt.NDArray[np.uint64], k: int) -> Product:

@@ -98,7 +98,7 @@ SCHEME(const Word* __restrict__ a, const Word* __restrict__ b, Output* __restric
             const Word y_row = __shfl_sync(all_lanes, y.a[i / warp_size], i % warp_size);
 #pragma unroll
             for (unsigned half = 0; half < word_halves; ++half)
-                differing.add(i, half, x_row ^ x.b[half], y_row ^ y.b[half]);
+                differing.add(i, half, PAIRED(x_row, x.b[half]), PAIRED(y_row, y.b[half]));
         }
     }
     store_tile<rows>(differing, c, m, n, k, first_row, first_column WITH_THRESHOLDS);

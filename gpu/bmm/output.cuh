@@ -6,7 +6,7 @@
 // A tile has `rows` rows; its columns are lane, and lane + 32 where a word has 64 bits.
 
 #pragma once
-#include "bmm/warp.cuh"
+#include "bmm/sums.cuh"
 
 #if defined(OUTPUT_BITS)
 typedef Word Output;
@@ -39,7 +39,7 @@ __device__ void store_tile(Differing differing, Output* c, unsigned m, unsigned 
         Word word = 0;
 #pragma unroll
         for (unsigned half = 0; half < word_halves; ++half) {
-            const int dot = (int)(k - 2 * differing(i, half));
+            const int dot = SUM(k, differing(i, half));
             const bool one = (dot >= threshold[half]) != flipped[half] && first_column + 32 * half + lane < n;
             const Word bits = first_lane_first(__ballot_sync(all_lanes, one));
             word |= bits << 32 * (half_at(0, half));
@@ -58,7 +58,7 @@ __device__ void store_tile(Differing differing, Output* c, unsigned m, unsigned 
         if (column < n) {
 #pragma unroll
             for (unsigned i = 0; i < rows; ++i)
-                if (first_row + i < m) c[(Index)(first_row + i) * n + column] = (int)(k - 2 * differing(i, half));
+                if (first_row + i < m) c[(Index)(first_row + i) * n + column] = SUM(k, differing(i, half));
         }
     }
 #endif

@@ -33,10 +33,13 @@ class Output:
     rule : tuple of device arrays
         For bits thresholds and flips; for floats the columns' scales, or nothing; for an answer scale and
         offset of logits.
+    common : bool
+        Whether what is given or compared is how many bits are 1 in both, not a dot product of signs.
     """
 
     kind: str = "int32"
     rule: tuple[Any, ...] = ()
+    common: bool = False
 
     @property
     def is_bits(self) -> bool:

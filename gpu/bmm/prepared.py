@@ -12,6 +12,7 @@ import numpy as np
 
 from gpu.bmm.choice import Format, fastest_scheme
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
+from gpu.bmm.kinds import bits_on_device, bits_on_host
 from gpu.bmm.lines import pack_lines
 from gpu.bmm.packing import LARGEST, check_shape, matrix, numbers_of, pack_on_device
 from gpu.bmm.schemes import AnyScheme, Scheme, choose_scheme
@@ -30,6 +31,7 @@ from gpu.host import (
     refuse_nan,
     words_to_device,
 )
+from reference.bmm import Kind, check_kind
 from reference.errors import FormatError
 from reference.types import First, Layout, PackedBits
 from reference.types.packed import check_format, parts_of, words_shape
@@ -132,14 +134,22 @@ class PreparedMatrix(Prepared):
 
 
 def prepare_matrix(
-    x: Any, role: Role, *, scheme: str = "auto", transpose: bool = False, device: Device | None = None
+    x: Any,
+    role: Role,
+    *,
+    scheme: str = "auto",
+    transpose: bool = False,
+    kind: Kind = "xnor",
+    device: Device | None = None,
 ) -> PreparedMatrix:
     """Check, pack and arrange an operand of `gpu.bmm`; see `gpu.prepare`."""
-    x = operand(x, role, transposed=transpose)
+    check_kind(kind)
+    x = operand(x if kind == "xnor" else bits_on_host(x, role), role, transposed=transpose)
     refuse_nan(**{role: x})
     device = in_stream(choose_device(device, x), None, x)
     lines, k = sizes_of(x, role, transpose)
     chosen = scheme_for(scheme, device, (lines, MANY, k), "int32", x)
+    x = x if kind == "xnor" else bits_on_device(x, role, device)
     return placed(x, role, transpose, chosen, device)
 
 

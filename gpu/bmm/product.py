@@ -1,4 +1,4 @@
-"""The ±1 matrix product on a device (BSTC, section 5.1; BTC, section 5.2)."""
+"""The ±1 matrix product on a device, and those of bits (BSTC, section 5.1; BTC, sections 5.2 and 8)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from gpu.bmm.kinds import bits_on_device, bits_on_host, check_outputs, rule_of_any
 from gpu.bmm.lines import clear_plan
 from gpu.bmm.output import Output, check_kind, kind_of, scales_on_device
 from gpu.bmm.packing import LARGEST
@@ -29,6 +30,7 @@ from gpu.host import (
     to_device,
 )
 from gpu.recording import Recording, call_of, play
+from reference.bmm import Kind
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
 from reference.types.packed import First
@@ -40,6 +42,7 @@ def bmm(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
+    kind: Kind = "xnor",
     scheme: str = "auto",
     thresholds: Any = None,
     flip: Any = None,
@@ -49,9 +52,10 @@ def bmm(
     device: Device | None = None,
     stream: Any = None,
 ) -> Any:
-    """The product of the signs of two real matrices, op(A) · op(B), on a device.
+    """The product of the signs of two real matrices, op(A) · op(B), on a device, or of their bits.
 
-    Answers the same as `reference.bmm`, and with thresholds as `reference.threshold` of it.
+    Answers the same as `reference.bmm`, and with thresholds as `reference.threshold` of it. The Boolean
+    product is packed.
 
     Parameters
     ----------
@@ -62,6 +66,10 @@ def bmm(
         `PackedBits` of the scheme's word size, on the host also of 128 bits, whose words run along K:
         ``layout="column"`` for A and ``"row"`` for B, the other one where transposed; both with the same
         ``first``. Or a result of `gpu.prepare`, which is not packed or arranged again.
+    kind : {"xnor", "and", "or"}
+        "xnor": the product of signs. "and": of bits, 1 for what is not 0; c[i, j] is how many are 1 in both.
+        Then bool and uint8 are accepted, too, on the host. "or": whether any are, as bits like those of
+        thresholds; it has no thresholds, flip, dtype or scales. Every scheme has all three.
     scheme : str
         "auto": the fastest for the chip, the sizes, the output and the operands' format, as
         docs/which-kernel.md lists it. Lines of a prepared operand serve every scheme that takes lines.
@@ -117,18 +125,24 @@ def bmm(
     >>> import simwarp
     >>> bmm([[1.0, -2.0, 3.0]], [[1.0], [1.0], [1.0]], device=simwarp.Device())
     array([[1]], dtype=int32)
+    >>> bmm([[1.0, 0.0, 3.0]], [[1.0], [1.0], [1.0]], kind="and", device=simwarp.Device())
+    array([[2]], dtype=int32)
     """
     transposed, call = (transpose_a, transpose_b), None
-    plain = dtype is scales is None and not prepared and scheme.__class__ is str
+    plain = dtype is scales is None and not prepared and scheme.__class__ is kind.__class__ is str
     if plain and transpose_a.__class__ is transpose_b.__class__ is bool:
-        options = "bmm", transpose_a, transpose_b, scheme
+        options = "bmm", transpose_a, transpose_b, scheme, kind
         call = call_of(options, (a, b, thresholds, flip), device, stream)
         known = play(call)
         if known is not None:
             return known
+    check_outputs(kind, thresholds, flip, dtype, scales)
     device, stream, (a, b, thresholds, flip, scales) = adopted(device, stream, a, b, thresholds, flip, scales)
-    request = _checked(a, b, transposed, (thresholds, flip), device, stream)
-    plan = _planned(request, scheme, kind_of(dtype, bits=thresholds is not None, prepared=prepared), scales)
+    if kind != "xnor":
+        a, b = bits_on_host(a, "a"), bits_on_host(b, "b")
+    request = _checked(a, b, transposed, (thresholds, flip), device, stream, kind)
+    bits = kind == "or" or thresholds is not None
+    plan = _planned(request, scheme, kind_of(dtype, bits=bits, prepared=prepared), scales)
     if call is None or not plan.can_be_recorded:
         return _answer(request, plan, *_run(request, plan, request.device))
     recording = Recording(request.device, call.arrays)
@@ -148,6 +162,7 @@ class _Request(NamedTuple):
     stack: tuple[int, ...]
     rule: tuple[Any, Any]
     device: Device
+    kind: Kind
 
 
 class _Plan(NamedTuple):
@@ -166,6 +181,7 @@ def _checked(
     rule: tuple[Any, Any],
     device: Device | None,
     stream: Any,
+    kind: Kind,
 ) -> _Request:
     """The operands as matrices or stacks of them; refuse shapes that do not fit, and devices that differ."""
     a, b = operand(a, "a", transposed=transposed[0]), operand(b, "b", transposed=transposed[1])
@@ -180,12 +196,12 @@ def _checked(
         )
     stack = stack_of(a.shape, b.shape)
     device = in_stream(choose_device(device, a, b, *rule), stream, a, b, *rule)
-    return _Request(a, b, transposed, (m, n, k), stack, rule, device)
+    return _Request(a, b, transposed, (m, n, k), stack, rule, device, kind)
 
 
 def _planned(request: _Request, scheme: str, kind: str, scales: Any) -> _Plan:
     """Choose the scheme, and place on the device what the output takes; refuse what no scheme gives."""
-    a, b, transposed, (m, n, k), stack, rule, device = request
+    a, b, transposed, (m, n, k), stack, rule, device, of = request
     rows = None if b.shape[:-2] or kind == "words" else _as_rows(a, transposed[0], device)
     sizes = (m if rows is None else m * stack[0]), n, k
     chosen = scheme_for(scheme, device, sizes, kind, a, b)
@@ -193,16 +209,20 @@ def _planned(request: _Request, scheme: str, kind: str, scales: Any) -> _Plan:
     if on_device(a) != on_device(b):  # no result comes to the host, so the host operand is checked here
         refuse_nan(a=a, b=b)
     factors = scales_on_device(scales, kind, n, device)
-    output = Output(kind, rule_on_device(*rule, n, device) or factors)
+    given = rule_of_any(n, device) if of == "or" else rule_on_device(*rule, n, device)
+    output = Output(kind, given or factors, of != "xnor")
     whole = not stack or (rows is None and _is_whole(a, b, chosen))
     return _Plan(chosen, output, rows, whole)
 
 
 def _run(request: _Request, plan: _Plan, device: Device) -> tuple[tuple[Any, ...], First]:
     """Pack, allocate and launch: the arrays that the kernel writes, and the operands' order of bits."""
-    a, b, transposed, (m, n, k), stack, _, _ = request
+    a, b, transposed, (m, n, k), stack, _, _, _ = request
     scheme, output, rows, _ = plan
-    left = placed(a if rows is None else rows, "a", transposed[0], scheme, device)
+    a = a if rows is None else rows
+    if output.common:
+        a, b = bits_on_device(a, "a", device), bits_on_device(b, "b", device)
+    left = placed(a, "a", transposed[0], scheme, device)
     right = placed(b, "b", transposed[1], scheme, device)
     if left.first != right.first:
         raise FormatError(
@@ -331,7 +351,8 @@ def _launch(
     operands = (*of_a, *b.arrays)
 
     arrays = (*operands, *made, *output.rule)
-    key = ("bmm", scheme.name, output.kind, output.is_scaled, a.first, a.parts, early, m, n, k, *counts)
+    of = output.kind, output.is_scaled, output.common
+    key = ("bmm", scheme.name, *of, a.first, a.parts, early, m, n, k, *counts)
 
     def plan() -> LaunchPlan:
         if isinstance(scheme, WarpgroupScheme):
@@ -343,16 +364,18 @@ def _launch(
                 parts=a.parts,
                 early=early,
                 matrices=counts,
+                common=output.common,
             )
         kind, arch = "bits" if output.is_bits else "int", device.compute_capability
         if isinstance(scheme, SkinnyScheme):
-            return scheme.plan(sizes, output.kind, arch, device.multiprocessors, early=early)
+            some = {"early": early, "common": output.common}
+            return scheme.plan(sizes, output.kind, arch, device.multiprocessors, **some)
         args = (*(None for _ in operands), None, m, n, k, *(None for _ in output.rule))
         fitted, shared = scheme, 0
         if isinstance(scheme, TensorCoreScheme):
             fitted = scheme.fitted(m, n, device.multiprocessors)
             shared = fitted.shared
-        ptx = product_ptx(fitted, kind, a.first, arch).text
+        ptx = product_ptx(fitted, kind, a.first, arch, common=output.common).text
         return LaunchPlan(ptx, fitted.name, *fitted.launch(m, n), args, shared)
 
     if (

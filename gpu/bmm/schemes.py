@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from gpu.bmm.skinny import SKINNY_SCHEMES, SkinnyScheme
+from gpu.bmm.skinny import COMMON, SKINNY_SCHEMES, SkinnyScheme
 from gpu.bmm.warpgroups import WARPGROUP_SCHEMES, WarpgroupScheme
 from gpu.chips import chip_of
 from gpu.compile import Ptx, compile_file
@@ -182,10 +182,19 @@ def choose_scheme(name: Any, k: int) -> AnyScheme:
     return scheme
 
 
-def product_ptx(scheme: Scheme | TensorCoreScheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
+def product_ptx(
+    scheme: Scheme | TensorCoreScheme,
+    output: str,
+    first: First,
+    arch: tuple[int, int],
+    *,
+    common: bool = False,
+) -> Ptx:
     """The kernel of a scheme, compiled; ``first`` is the bit order of the output's words.
 
-    The bit order of the operands does not matter. Bit tensor cores count common or differing bits.
+    The bit order of the operands does not matter. Bit tensor cores count common or differing bits. With
+    ``common`` the product is of bits, how many are 1 in both, not of signs.
     """
     defines = {**scheme.macros, f"OUTPUT_{output.upper()}": "", f"FIRST_{first.upper()}": ""}
+    defines |= COMMON if common else {}
     return compile_file(scheme.source, defines, arch)

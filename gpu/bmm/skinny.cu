@@ -33,9 +33,9 @@ enum : unsigned {
     few = FEW,
     tiles = few / product_columns,
 #if defined(SWAPPED)
-    tiles_of_ones = counts_common_ones,
+    tiles_of_ones = of_signs && counts_common_ones,
 #else
-    tiles_of_ones = counts_common_ones * tiles,
+    tiles_of_ones = of_signs && counts_common_ones ? tiles : 0,
 #endif
     all_tiles = tiles + tiles_of_ones,
     warps = WARPS,

@@ -11,6 +11,9 @@ from gpu.device import LaunchPlan
 from reference.errors import SchemeError
 from reference.types import First, Word
 
+COMMON = {"COMMON": ""}
+"""The macro of each scheme's source for the product of bits, not of signs (``sums.cuh``)."""
+
 _ROWS = 16
 """Lines of the longer operand in a block."""
 _STEP = 512
@@ -67,9 +70,22 @@ class SkinnyScheme:
         named = {"FEW": few, "WARPS": warps, "FORMAT_LINES": "", "WORD_32": "", "FIRST_LSB": ""}
         return {**named, **dict.fromkeys(OUTPUTS[output], ""), **({"SWAPPED": ""} if swapped else {})}
 
-    def ptx(self, few: int, warps: int, output: str, arch: tuple[int, int], *, swapped: bool) -> Ptx:
-        """The kernel for a kind of output, compiled; ``swapped`` if B has the few lines."""
-        return compile_file(self.source, self.macros(few, warps, output, swapped=swapped), arch)
+    def ptx(
+        self,
+        few: int,
+        warps: int,
+        output: str,
+        arch: tuple[int, int],
+        *,
+        swapped: bool,
+        common: bool = False,
+    ) -> Ptx:
+        """The kernel for a kind of output, compiled; ``swapped`` if B has the few lines.
+
+        With ``common`` the product is of bits, not of signs.
+        """
+        macros = self.macros(few, warps, output, swapped=swapped) | (COMMON if common else {})
+        return compile_file(self.source, macros, arch)
 
     def plan(
         self,
@@ -79,6 +95,7 @@ class SkinnyScheme:
         multiprocessors: int,
         *,
         early: bool = False,
+        common: bool = False,
     ) -> LaunchPlan:
         """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
@@ -92,7 +109,7 @@ class SkinnyScheme:
         if output in _BLOCKS and not swapped:
             blocks += -blocks % _BLOCKS[output]
         warps = 8 if k > 4 * _STEP and blocks <= 4 * multiprocessors else 4
-        ptx = self.ptx(8 if few <= 8 else 16, warps, output, arch, swapped=swapped)
+        ptx = self.ptx(8 if few <= 8 else 16, warps, output, arch, swapped=swapped, common=common)
         args = (None,) * 4 + (m, n, k) + (None,) * {"words": 2, "lines": 2, "answer": 4}.get(output, 0)
         return LaunchPlan(ptx.text, self.name, (blocks, 1, 1), (warps * 32, 1, 1), args, dependent=early)
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from gpu.bmm.skinny import COMMON
 from gpu.chips import CHIPS
 from gpu.compile import Ptx, compile_file
 from gpu.device import LaunchPlan
@@ -211,15 +212,16 @@ class WarpgroupScheme:
         splits: bool = False,
         parts: bool = False,
         stack: bool = False,
+        common: bool = False,
     ) -> Ptx:
         """The kernel for a tile and a kind of output, compiled.
 
         ``boxes`` if C has a tensor map; ``parts`` if several numbers are the ones of a line of A; ``stack``
-        for several matrices.
+        for several matrices; ``common`` for the product of bits, not of signs.
         """
         macros = tile.macros(output, boxes=boxes, group=self.group) | ({"SCALED": ""} if scaled else {})
         macros |= ({"SPLIT_K": ""} if splits else {}) | ({"PARTS": ""} if parts else {})
-        macros |= {"STACK": ""} if stack else {}
+        macros |= ({"STACK": ""} if stack else {}) | (COMMON if common else {})
         return compile_file(self.source, macros, (9, 0), options=OPTIONS)
 
     def plan(
@@ -233,6 +235,7 @@ class WarpgroupScheme:
         parts: int = 1,
         early: bool = False,
         matrices: tuple[int, int] = (1, 1),
+        common: bool = False,
     ) -> LaunchPlan:
         """The launch of a product of (m, k) and (k, n), for sizes (m, n, k).
 
@@ -260,6 +263,7 @@ class WarpgroupScheme:
             tile = replace(tile, stages=min(tile.stages, max(2, -(-k // (8 * SPAN)))))
         boxes, splits = of_c is not None, shares > 1
         kind = {"boxes": boxes, "scaled": scaled, "splits": splits, "parts": parts > 1, "stack": most > 1}
+        kind |= {"common": common}
         ptx = self.ptx(tile, output, **kind).text
         shared = tile.shared(output, scaled=scaled) + _SIGNAL * (most > 1)  # the matrix beside each note
         grid, block = (min(count, multiprocessors), 1, 1), (tile.threads, 1, 1)

@@ -125,7 +125,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
 #endif
 #pragma unroll
         for (unsigned c = lane; c < columns; c += warp_size) {
-            const unsigned at = min(column + c, x.n - 1), ones = x.ones_of_b[of_b + at];
+            const unsigned at = min(column + c, x.n - 1), ones = of_signs ? x.ones_of_b[of_b + at] : 0;
 #if defined(OUTPUT_BITS)
             const bool inside = column + c < x.n;  // no dot product reaches k + 1
             notes.of_columns[0][c] = inside ? -2 * (int)ones - limit_of(thresholds[at], x.k) : -1 - (int)x.k;
@@ -141,7 +141,7 @@ __device__ inline void write_notes(Shared& shared, const Tiles& tiles, const Ope
         if (i == blockIdx.x) wait_for_earlier_launches();
 #pragma unroll
         for (unsigned r = lane; r < rows; r += warp_size)
-            notes.of_rows[r] = tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_row(of_a + min(row + r, x.m - 1));
+            notes.of_rows[r] = !of_signs || tiles.first_step(i) > 0 ? 0 : x.k - 2 * x.ones_of_row(of_a + min(row + r, x.m - 1));
         arrive(shared.written[turn.at]);
     }
 }

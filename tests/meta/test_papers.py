@@ -27,6 +27,7 @@ from support.sources import ROOT
 PAGES = sorted((ROOT / "docs" / "papers").glob("*.md"))
 COLUMNS = ["paper", "what", "function", "test", "evidence", "state"]
 """Those of the table of a page: what the paper has, and where it is."""
+STATES = ("whole", "partial", "absent")
 SHORTEST_REASON = 30
 CODE = re.compile(r"`([^`]+)`")
 COUNTS = re.compile(r"(\d+) items: (\d+) whole, (\d+) partial, (\d+) absent")
@@ -51,7 +52,7 @@ def problems(page: str) -> list[str]:
     found = items(page)
     said = COUNTS.search(page)
     states = [item["state"].partition(":")[0] for item in found]
-    counts = [len(found), *(states.count(state) for state in ("whole", "partial", "absent"))]
+    counts = [len(found), *map(states.count, STATES)]
     wrong = [] if said and [*map(int, said.groups())] == counts else [f"the page does not say {counts}"]
     return [*wrong, *(problem for item in found for problem in problems_of(item))]
 
@@ -60,11 +61,11 @@ def problems_of(item: dict[str, str]) -> Iterator[str]:
     """What one item names that does not exist, and what it lacks."""
     name = f"{item['paper']}, {item['what']}"
     state, _, reason = item["state"].partition(":")
-    if state not in ("whole", "partial", "absent") or (state != "whole" and len(reason) < SHORTEST_REASON):
+    if state not in STATES or (state != "whole" and len(reason) < SHORTEST_REASON):
         yield f"{name}: its state is {item['state']!r}"
     for column, exists in (("function", is_function), ("test", is_test), ("evidence", is_evidence)):
         named = CODE.findall(item[column])
-        if not named and state == "whole":
+        if not named and state not in ("partial", "absent"):
             yield f"{name}: no {column}"
         yield from (f"{name}: there is no {column} {each}" for each in named if not exists(each))
 

@@ -6,7 +6,7 @@
 // column 2 * (l % 4) + i % 2.
 //
 //   sm_75                 8 x 8 counts, one tile of k, by xor
-//   sm_80 to sm_89        16 x 8 counts, two tiles of k, by xor
+//   sm_80 to sm_89        16 x 8 counts, two tiles of k, by xor; with -DCOMMON by and
 //   from sm_90            16 x 8 counts, two tiles of k, by and: there xor is many instructions
 //
 // Over k bits, popc(a ^ b) = popc(a) + popc(b) - 2 popc(a & b), so that
@@ -30,7 +30,7 @@ enum : unsigned {
     product_counts = 2 * product_row_tiles,
 };
 
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= 900 || (__CUDA_ARCH__ >= 800 && defined(COMMON))
 #define BIT_OPERATION "and"
 enum : bool { counts_common_ones = true };
 #else
@@ -90,3 +90,12 @@ __device__ inline int dot_of(int count, unsigned k, unsigned ones_of_row, unsign
     if (counts_common_ones) return (int)(k + 4 * (unsigned)count - 2 * (ones_of_row + ones_of_column));
     return (int)(k - 2 * (unsigned)count);
 }
+
+#if defined(COMMON)
+// With -DCOMMON (sums.cuh) a product is of bits, how many are 1 in both. Those that differ are in one of them.
+__device__ inline int common_of(int count, unsigned ones_of_row, unsigned ones_of_column)
+{
+    return counts_common_ones ? count : (int)((ones_of_row + ones_of_column - (unsigned)count) / 2);
+}
+#define dot_of(count, k, ones_of_row, ones_of_column) common_of(count, ones_of_row, ones_of_column)
+#endif

@@ -25,7 +25,7 @@
 
 #pragma once
 
-#include "bmm/warp.cuh"
+#include "bmm/sums.cuh"
 #include "warpgroup.cuh"
 
 #if !defined(TABLES)
@@ -291,7 +291,7 @@ __device__ inline int2 constants_of_pair(const Row& row, unsigned c)
 }
 
 // The dot product, or how far it is from the threshold. What lies between may pass the ends of 32 bits.
-__device__ inline int total(int sum, int of_row, int of_column) { return (int)(4u * sum + (unsigned)of_row + of_column); }
+__device__ inline int total(int sum, int of_row, int of_column) { return (int)(per_common * sum + (unsigned)of_row + of_column); }
 
 #if defined(OUTPUT_BITS) || defined(ADDED_BITS)
 // Exchange four words of partial bits in a quad of lanes: lane q gets the bits of word q.

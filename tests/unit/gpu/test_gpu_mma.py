@@ -180,7 +180,8 @@ def test_a_mutant_of_the_ring_is_found(line, replacement, kind, schedule, monkey
     include = '#include "bmm/ring.cuh"'
     source = (SOURCES / "btc.cu").read_text().replace(include, ring.replace(line, replacement))
 
-    def mutant(scheme, output, first, arch):
+    def mutant(scheme, output, first, arch, *, common):
+        assert not common
         defines = {**scheme.macros, f"OUTPUT_{output.upper()}": "", f"FIRST_{first.upper()}": ""}
         return compile(source, "mutant.cu", defines, arch)
 

@@ -220,3 +220,54 @@ def test_malformed_packed_operands_are_refused():
         bmm(packed, replace(packed, words=np.zeros((2, 2), np.uint32)))
     with pytest.raises(SchemeError, match="layout='tile'"):
         bmm(replace(packed, layout="tile"), packed)
+
+
+# --------------------------------------------------------------------------------------------------
+# Products of bits
+# --------------------------------------------------------------------------------------------------
+
+
+def common_by_hand(a, b):
+    """How many elements of a row and a column are both not 0, as a list."""
+    return [[sum(row[k] != 0 != b[k][j] for k in range(len(b))) for j in range(len(b[0]))] for row in a]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.usefixtures("path")
+def test_products_of_bits_equal_three_plain_loops(shape):
+    m, k, n = shape
+    a, b = (np.where(x > 0.5, x, 0) for x in (reals(m, k, 0), -reals(k, n, 1)))
+    common = bmm(a, b, kind="and")
+    assert common.tolist() == common_by_hand(a.tolist(), b.tolist())
+    assert common.dtype == np.int32
+    some = bmm(a.T, b.T, kind="or", transpose_a=True, transpose_b=True)
+    assert some.tolist() == (common > 0).tolist()
+    assert some.dtype == np.bool_
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "float16", "float32", "float64"])
+def test_bits_have_any_dtype_and_a_stack_of_them_is_multiplied(dtype):
+    bits = np.random.default_rng(0).integers(0, 2, (2, 5, 70))
+    assert np.array_equal(bmm(bits.astype(dtype), bits[0].T.astype(dtype), kind="and"), bits @ bits[0].T)
+
+
+def test_words_have_the_bits_that_they_hold():
+    bits = np.random.default_rng(0).integers(0, 2, (5, 70))
+    for layout, word, first in FORMATS:
+        packed = pack(2.0 * bits - 1, layout=layout, word=word, first=first)
+        assert np.array_equal(bmm(packed, packed, kind="and", transpose_b=True), bits @ bits.T)
+
+
+def test_minus_zero_and_subnormal_numbers_as_bits():
+    assert bmm([[-0.0, 5e-324, -np.inf]], np.ones((3, 1)), kind="and").tolist() == [[2]]
+
+
+def test_what_is_no_bit_is_refused():
+    with pytest.raises(NotANumberError, match=r"a\[0, 1\] is NaN .* neither 0 nor 1"):
+        bmm([[1.0, np.nan]], np.ones((2, 1)), kind="and")
+    with pytest.raises(DtypeError, match=r"a .* int64"):
+        bmm(np.ones((1, 2), np.int64), np.ones((2, 1)), kind="or")
+    with pytest.raises(DtypeError, match="has the signs they stand for"):
+        bmm([[True]], [[True]])
+    with pytest.raises(SchemeError, match=r"kind='xor'\nthis kind of product is unknown\nchoose 'xnor' "):
+        bmm([[1.0]], [[1.0]], kind="xor")

@@ -58,8 +58,8 @@ FAULTS = {
     ),
     "K padding not corrected": Fault(
         OUTPUT,
-        "* n + column] = (int)(k - 2",
-        "* n + column] = (int)(divide_up(k, word_size) * word_size - 2",
+        "* n + column] = SUM(k,",
+        "* n + column] = SUM(divide_up(k, word_size) * word_size,",
         "bmm", 0, INT_STORE,
     ),
     "write past C": Fault(OUTPUT, "if (first_row + i < m)", "if (first_row + i <= m)", "bmm", 0, INT_STORE),

@@ -118,6 +118,10 @@ def test_inputs_of_every_case_are_pinned():
         "skinny, float64 3 x 36 by packed 36 x 1457 to int32",
         "mma, int8 23 x 29 by float16 29 x 101 to int32",
         "mma, float32 37 x 32 by packed 32 x 1077 to int32",
+        "bmm32, float64 2 x 7 by int8 7 x 127: and",
+        "bmm32, float64 26 x 36 by packed 36 x 1518: and",
+        "wgmma, float32 79 x 83 by packed 83 x 53: and",
+        "wgmma, float32 7 x 1421 by float32 1421 x 36: and",
         "bconv32, int8 by float64 to int32: 4 x 7 x 5 x 13 by 4 x 3 to 33 channels, padding VALID, "
         "stride 2,2, dilation 2,2",
         "bconv32, float16 by int8 to bits: 3 x 2 x 7 x 33 by 2 x 5 to 16 channels, padding SAME, "
