@@ -406,6 +406,7 @@ def test_what_cannot_be_studied_is_refused(path, capsys, monkeypatch):
     )
     assert "--width with " in refused(capsys, "breakdown", path, "--width", "8", "--device", "sim")
     assert "leave --size out" in refused(capsys, "breakdown", "mlp", "--size", "8", "--device", "sim")
+    assert "leave --width out" in refused(capsys, "breakdown", "lenet", "--width", "2", "--device", "sim")
     assert "size is 7" in refused(capsys, "breakdown", "vgg16", "--size", "7", "--device", "sim")
 
     def nothing():
