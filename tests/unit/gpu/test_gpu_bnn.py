@@ -381,7 +381,7 @@ def test_images_of_another_shape_or_dtype_are_refused_as_by_the_reference(given,
     assert str(of_gpu.value) == str(of_reference.value)
 
 
-@pytest.mark.parametrize("schemes", [{"Conv": "bmm32"}, {"3": "bmm64"}, {"Dense": "btc9"}])
+@pytest.mark.parametrize("schemes", [{"Conv": "bmm32"}, {"3": "bconv64"}, {"Dense": "btc9"}])
 def test_schemes_that_cannot_be_are_refused(schemes):
     net = network(BitPlanes((2, 2, 1)), conv(2, 2, 8, 3), threshold(3), Flatten(), dense(3, 2))
     with pytest.raises(SchemeError, match=next(iter(schemes.values()))):
