@@ -60,11 +60,11 @@ def problems_of(item: dict[str, str]) -> Iterator[str]:
     """What one item names that does not exist, and what it lacks."""
     name = f"{item['paper']}, {item['what']}"
     state, _, reason = item["state"].partition(":")
-    if state not in ("whole", "partial") or (state == "partial" and len(reason) < SHORTEST_REASON):
+    if state != "whole" and (state not in ("partial", "absent") or len(reason) < SHORTEST_REASON):
         yield f"{name}: its state is {item['state']!r}"
     for column, exists in (("function", is_function), ("test", is_test), ("evidence", is_evidence)):
         named = CODE.findall(item[column])
-        if not named and state != "partial":
+        if not named and state == "whole":
             yield f"{name}: no {column}"
         yield from (f"{name}: there is no {column} {each}" for each in named if not exists(each))
 
