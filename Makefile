@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # So many inputs have every scheme, transpose, output, layout, class of geometry and routine; `make gate` has more.
 verify: $(READY)
 	$(BIN)/simwarp verify --inputs 40 --inputs bmm=80 --inputs bmm-wgmma=20 --inputs bconv2d-wgmma=20 \
-	    --inputs bconv2d-groups=20 --inputs bconv2d-windows=10 --inputs bnn=15 --inputs bnn-layers=10 \
+	    --inputs bconv2d-groups=20 --inputs bconv2d-windows=10 --inputs bnn=15 --inputs bnn-layers=10 --inputs bnn-words=10 \
 	    --inputs blas3=all --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/networks/recognise.py

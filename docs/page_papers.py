@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,19 @@ BTC_NETWORKS = {
 """BTC, table 7: images of the throughput; milliseconds of 8 and images in a second of three schemes."""
 BTC_SYNC, BTC_FIRST_LAYER, BTC_RESIDUALS = 5.67, 35, 9.0
 """BTC, of ResNet-18 in percent: table 10, figure 24, and the speed-up without residuals in figure 26."""
+CYCLES = {"row-by-column": 28, "row-by-row": 20, "column-by-row": 28, "column-by-column": 56}
+"""BSTC, section 5.1: thousands of cycles on a P100."""
+SIZES = (1024, 2048, 4096, 8192)
+CHANNELS = (128, 256, 512, 1024)
+NETWORKS = {
+    "mlp": (0.04, 0.04, 8.98e6),
+    "vgg-cifar": (0.833, 0.466, 5.78e4),
+    "alexnet": (1.576, 0.979, 4400),
+    "resnet14": (2.7, 1.027, 2.04e4),
+    "resnet18": (3.165, 1.906, 2880),
+    "vgg16": (None, 3.208, 312),
+}
+"""Tables 5, 7 and 9, a V100: milliseconds of SBNN-32-Fine and -64-Fine, images a second of the latter."""
 
 
 def filled(markdown: str) -> str:
@@ -265,6 +279,53 @@ def _study(name: str) -> dict[str, Any]:
     return found
 
 
+def approaches() -> str:
+    """Cycles of the four approaches, and the votes and shuffles of a step."""
+    costs = import_module("simwarp.listings").approach_costs
+    rows: list[list[str]] = []
+    for name, cycles in CYCLES.items():
+        counted = costs(name, 32, 32, 32)
+        numbers = (str(counted[what]) for what in ("votes", "shuffles", "loads", "stores"))
+        rows.append([name, f"{cycles}K", *numbers])
+    return table(("approach", "cycles, printed", "votes", "shuffles", "loads", "stores"), rows)
+
+
+def products() -> str:
+    """The speeds of products from bits to bits on CUDA cores."""
+    rows = _rows("h200/bmm.json")
+    lines = [
+        [f"BMM{scheme.upper()}B", *(f"{rows[f'bstc/bmm{scheme}b/{n}']['ours']:.0f}" for n in SIZES)]
+        for scheme in ("32", "64", "s32", "s64")
+    ]
+    return table(("scheme", *(f"{n:,}" for n in SIZES)), lines)
+
+
+def convolutions() -> str:
+    """The times of convolutions from bits to bits on CUDA cores."""
+    rows = _rows("h200/bconv.json")
+    lines: list[list[str]] = []
+    for channels in CHANNELS:
+        narrow, wide = (rows[f"bconv/bconv{word}-bits/{channels}"]["ours"] for word in (32, 64))
+        lines.append([f"{channels:,}", f"{narrow:,.0f}", f"{wide:,.0f}", f"{narrow / wide:.2f}"])
+    return table(("channels in and out", "BConv-32B", "BConv-64B", "speed of 64 beside 32"), lines)
+
+
+def networks() -> str:
+    """Latency and throughput of the networks."""
+    rows = _rows("h200/networks.json")
+    lines: list[list[str]] = []
+    for name, printed in NETWORKS.items():
+        many = 1024 if f"net/{name}/1024" in rows else 512
+        few, most = rows[f"net/{name}/8"], rows[f"net/{name}/{many}"]
+        *latencies, rate = (
+            "–" if number is None else f"{number:,.{3 * (number < 99)}f}" for number in printed
+        )
+        whole = few["peers"]['way="whole"']
+        lines.append([name, *latencies, f"{few['ours']:.3f}", f"{whole:.3f}", rate, f"{most['ours']:,.0f}"])
+    header = ("network", "SBNN-32-Fine, ms", "SBNN-64-Fine, ms", "ours, ms", "one launch, ms")
+    return table((*header, "SBNN-64-Fine, images/s", "ours, images/s"), lines)
+
+
 def _count(number: float) -> str:
     for size, unit in ((1e6, "M"), (1e3, "K")):
         if number >= size:
@@ -286,5 +347,9 @@ PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("mm-csf", "figure 8"): figure_8,
     ("mm-csf", "figure 10"): figure_10,
     **page_papers_machines.PRINTED,
+    ("bstc", "section 5.1"): approaches,
+    ("bstc", "figures 9 to 12"): products,
+    ("bstc", "figures 13 to 20"): convolutions,
+    ("bstc", "tables 4 to 9"): networks,
 }
 """The function of each table, by paper and by its name there."""

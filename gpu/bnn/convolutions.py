@@ -13,14 +13,16 @@ from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import placed
 from gpu.bconv.schemes import EVERY_SCHEME, plan
 from gpu.bconv.warpgroups import WARPGROUP_SCHEMES, sums_of
+from gpu.bmm.warpgroups import check_chip
 from gpu.bnn.plan import Step
-from gpu.bnn.site import Launch, Site, fits_int16
+from gpu.bnn.site import Launch, Site, fits_int16, of_layer
 from gpu.bnn.stages import view_of
 from gpu.bnn.weights import filters_along_c
+from gpu.bnn.words import in_words
 from gpu.device import planned
 from gpu.host import unknown
 from gpu.preparation import prepare
-from reference.types import PackedTensor
+from reference.types import PackedTensor, Word
 from reference.types.layers import Conv, Residual, Threshold
 from reference.types.layers import Pool as PoolLayer
 from reference.types.network_values import Value
@@ -44,11 +46,11 @@ def convolution_of_bits(site: Site, step: Step) -> Launch:
         options["thresholds"], options["flip"] = site.rule(kinds[Threshold])
     if PoolLayer in kinds:
         options["pool"] = kinds[PoolLayer].kind
-    return partial(_convolution, filters, options)
+    return partial(_convolution, site, EVERY_SCHEME[scheme].word, filters, options)
 
 
-def _convolution(filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
-    return (bconv2d(x, filters, **options),)
+def _convolution(site: Site, word: Word, filters: Any, options: dict[str, Any], x: Any) -> tuple[Any]:
+    return (bconv2d(in_words(x, word, site), filters, **options),)
 
 
 @dataclass(eq=False)
@@ -145,7 +147,7 @@ def _options(layer: Conv) -> dict[str, Any]:
 
 
 def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits: bool) -> str:
-    """The scheme of a convolution on 32-bit words."""
+    """The scheme of a convolution of bits; "auto" takes one that reads words of 32 bits where they are."""
     name = site.scheme(path, layer)
     if name == "auto":
         name = plan(
@@ -165,4 +167,6 @@ def convolution_scheme(site: Site, path: str, layer: Conv, given: Value, *, bits
         return "bconv32" if name == "bconv64" and odd else name
     if name not in EVERY_SCHEME:
         raise unknown(f"scheme of layer {path}", name, (*EVERY_SCHEME, "auto"))
+    with of_layer(path, layer):
+        check_chip(EVERY_SCHEME[name], site.device.compute_capability, "btc1")
     return name

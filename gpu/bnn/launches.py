@@ -15,17 +15,19 @@ from gpu.bmm.fsb import TILE_BITS
 from gpu.bmm.output import Output
 from gpu.bmm.prepared import PreparedMatrix, placed, scheme_for
 from gpu.bmm.product import check_scheme, multiply
+from gpu.bmm.schemes import EVERY_SCHEME as PRODUCTS
 from gpu.bmm.schemes import choose_scheme
 from gpu.bnn.convolutions import convolution_of_bits
 from gpu.bnn.dots import THREADS, is_far, order_of, pieces_of, planes_of, rule_of, tiles_of
 from gpu.bnn.plan import Step
-from gpu.bnn.site import Launch, Site, blocks_of, vectors, width
+from gpu.bnn.site import Launch, Site, blocks_of, of_layer, vectors, width
 from gpu.bnn.stages import STAGES, view_of
 from gpu.bnn.weights import matrix_along_k, shape_of, signs_of
+from gpu.bnn.words import in_words
 from gpu.device import Array, Dim
+from gpu.host import unknown
 from gpu.preparation import prepare
-from reference.errors import SchemeError
-from reference.types import PackedBits, PackedTensor
+from reference.types import PackedBits, PackedTensor, Word
 from reference.types.layers import Conv, Dense, Flatten, Pool, Threshold
 from reference.types.network import Answer, BitPlanes, Pixels, Reals, Signs
 from reference.types.network_values import Value
@@ -39,21 +41,33 @@ _EIGHT, _BLOCKS = 8, 8
 
 def lined(steps: Iterable[Step], site: Site) -> frozenset[str]:
     """The paths of vectors of bits that only products on lines read."""
+    return _vectors_for(_takes_lines, steps, site)
+
+
+def widened(steps: Iterable[Step], site: Site) -> frozenset[str]:
+    """The paths of vectors of bits that only products on words of 64 bits read."""
+    return _vectors_for(_takes_wide_words, steps, site)
+
+
+def _vectors_for(
+    takes: Callable[[Site, str, Dense], bool], steps: Iterable[Step], site: Site
+) -> frozenset[str]:
+    """The paths of vectors of bits that only products of some schemes read."""
     takers = dict[str, list[Step]]()
     for step in steps:
         for path in step.reads:
             takers.setdefault(path, []).append(step)
 
-    def is_lined(path: str) -> bool:
+    def is_theirs(path: str) -> bool:
         return all(
-            is_lined(step.writes[0])
+            is_theirs(step.writes[0])
             if isinstance(step.layers[0], Flatten)
-            else isinstance(step.layers[0], Dense) and _takes_lines(site, step.paths[0], step.layers[0])
+            else isinstance(step.layers[0], Dense) and takes(site, step.paths[0], step.layers[0])
             for step in takers.get(path, ())
         )
 
     bits = (path for path, value in site.values.items() if value.kind == "bits" and len(value.shape) == 1)
-    return frozenset(path for path in bits if path in takers and is_lined(path))
+    return frozenset(path for path in bits if path in takers and is_theirs(path))
 
 
 def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
@@ -62,6 +76,11 @@ def _takes_lines(site: Site, path: str, layer: Dense) -> bool:
     if name != "auto":
         return choose_scheme(name, k).form == "lines"
     return fastest_scheme(site.device.compute_capability, (1, n, k), "words", "lsb32").form == "lines"
+
+
+def _takes_wide_words(site: Site, path: str, layer: Dense) -> bool:
+    """True if a product's scheme reads words of 64 bits."""
+    return _word_of(_product_scheme(site, path, layer)) == 64
 
 
 def launch_of(step: Step, site: Site) -> Launch:
@@ -123,7 +142,7 @@ class Products:
     def __post_init__(self) -> None:
         site, made = self.site, self.step.writes[0]
         self.name = _product_scheme(site, self.step.paths[0], self.layer)
-        weights = matrix_along_k(self.layer.weights)
+        weights = matrix_along_k(self.layer.weights, _word_of(self.name))
         self.weights: Any = prepare(weights, "b", scheme=self.name, device=site.device)
         rule = site.rule(self.rest[0]) if self.rest else ()
         self.outputs = [Output("words", rule) if rule else Output()]
@@ -142,6 +161,7 @@ class Products:
             if gives(scheme, output.kind, n)
         )
         check_scheme(scheme, (m, n, k), output.kind, device.compute_capability)
+        x = in_words(x, scheme.word, self.site) if isinstance(x, PackedBits) else x
         a, b = placed(x, "a", False, scheme, device), placed(self.weights, "b", False, scheme, device)
         made = output.allocate((m, n, k), scheme, device)
         multiply(a, b, made, scheme, output, device, early=True)
@@ -150,18 +170,27 @@ class Products:
         if output.kind == "lines":
             words, ones = made if len(made) == 2 else (*made, None)
             return (PreparedMatrix(words, ones, (m, n), "a", False, scheme.name, "lines", "lsb"),)
-        return (PackedBits(made[0], (m, n), "column", scheme.word, "lsb") if self.rest else made[0],)
+        if not self.rest:
+            return (made[0],)
+        bits = PackedBits(made[0], (m, n), "column", scheme.word, "lsb")
+        return (bits if self.step.writes[0] in self.site.wide else in_words(bits, 32, self.site),)
 
 
 def _product_scheme(site: Site, path: str, layer: Dense) -> str:
-    """The scheme of a product on 32-bit words."""
-    name = site.scheme(path, layer)
-    if name != "auto" and choose_scheme(name, layer.weights.shape[0]).word != 32:
-        raise SchemeError(
-            f"layer {path} (Dense): {name} takes words of 64 bits\nbits between layers are words of 32\n"
-            "choose bmm32, bmms32 or a scheme for bit tensor cores"
-        )
+    """The scheme that the user chose for a product, if the chip has it, or "auto"."""
+    name, (k, n) = site.scheme(path, layer), layer.weights.shape
+    if name == "auto":
+        return name
+    if name not in PRODUCTS:
+        raise unknown(f"scheme of layer {path}", name, (*PRODUCTS, "auto"))
+    with of_layer(path, layer):
+        check_scheme(choose_scheme(name, k), (1, n, k), "int32", site.device.compute_capability)
     return name
+
+
+def _word_of(name: str) -> Word:
+    """The words that a scheme of products, or "auto", reads between layers."""
+    return PRODUCTS[name].word if name in PRODUCTS else 32
 
 
 @dataclass(eq=False)

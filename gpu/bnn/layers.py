@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpu.bmm.prepared import PreparedMatrix
-from gpu.bnn.launches import launch_of, lined
+from gpu.bnn.launches import launch_of, lined, widened
 from gpu.bnn.plan import IMAGES, Launched, Step
 from gpu.bnn.residuals import with_sums
 from gpu.bnn.site import Site, blocks_of, width
@@ -28,7 +28,7 @@ class Layers:
         self._scale = site.vector(network.scale, "scale")
         self._offset = site.vector(network.offset, "offset")
         answers = {made[-1].writes[-1]: (self._scale, self._offset)}
-        self._site = site = replace(site, lined=lined(made, site), answers=answers)
+        self._site = site = replace(site, lined=lined(made, site), wide=widened(made, site), answers=answers)
         self.steps = [(step, launch_of(step, site)) for step in made]
         self._ends = {path: step for step, _ in self.steps for path in step.reads}
         """The last step that reads a value."""
@@ -96,5 +96,6 @@ def on_host(value: Any) -> Any:
     words = value.words.download()
     if isinstance(value, PreparedMatrix):
         words = words.reshape(len(words), -1)
-    lines = np.ascontiguousarray(words.T if isinstance(value, PackedBits) else words, "<u4")
+    words = words.T if isinstance(value, PackedBits) else words
+    lines = np.ascontiguousarray(words, words.dtype.newbyteorder("<"))
     return np.unpackbits(lines.view(np.uint8), axis=-1, bitorder="little")[..., : value.shape[-1]]

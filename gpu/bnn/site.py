@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from gpu.bnn.plan import Values
 from gpu.chips import chip_of
 from gpu.compile import compile_file
 from gpu.device import Array, Device, Dim, LaunchPlan, is_array, launch
+from reference.errors import SchemeError
 from reference.types import PackedBits, PackedTensor
 from reference.types.layers import Conv, Dense, Threshold
 from reference.types.network_values import INT16_MAX, INT16_MIN, Value
@@ -37,6 +39,8 @@ class Site:
         What kernels raise for a number of the images that is not finite, or beyond int16.
     lined : set of str
         The paths of bits that only products of lines take: they are made as such a product's A.
+    wide : set of str
+        The paths of bits that only products on words of 64 bits take: these pass them on as they are.
     answers : dict
         Scale and offset of logits, by the path of the sums that they are of: a product may give all three.
     """
@@ -46,6 +50,7 @@ class Site:
     schemes: dict[str, str]
     flag: Array
     lined: frozenset[str] = frozenset()
+    wide: frozenset[str] = frozenset()
     answers: dict[str, tuple[Array, Array]] = field(default_factory=dict[str, tuple[Array, Array]])
 
     def launch(
@@ -105,6 +110,15 @@ class Site:
     def scheme(self, path: str, layer: Conv | Dense) -> str:
         """The scheme that the user chose for a layer, or "auto"."""
         return self.schemes.get(path, self.schemes.get(type(layer).__name__, "auto"))
+
+
+@contextmanager
+def of_layer(path: str, layer: Conv | Dense) -> Generator[None]:
+    """Name the layer in the refusal of its scheme."""
+    try:
+        yield
+    except SchemeError as error:
+        raise SchemeError(f"layer {path} ({type(layer).__name__}): {error}") from None
 
 
 def macros(defines: Iterable[str]) -> dict[str, str]:

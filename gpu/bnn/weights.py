@@ -10,17 +10,18 @@ import numpy.typing as npt
 from gpu.bconv.packing import lines_of
 from gpu.bmm.packing import numbers_of
 from gpu.device import is_array
-from reference.types import First, PackedBits, PackedTensor
+from reference.types import First, PackedBits, PackedTensor, Word
 from reference.types.layers import Conv, Dense
+from reference.types.packed import WORD_DTYPES
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
 
-def matrix_along_k(weights: PackedBits) -> PackedBits:
-    """Weights (F, O) as words of 32 bits along F, the first bit lowest: `gpu.bmm`'s b."""
-    if (weights.layout, weights.word, weights.first) == ("row", 32, "lsb"):
+def matrix_along_k(weights: PackedBits, word: Word = 32) -> PackedBits:
+    """Weights (F, O) as words of 32 or 64 bits along F, the first bit lowest: `gpu.bmm`'s b."""
+    if (weights.layout, weights.word, weights.first) == ("row", word, "lsb"):
         return weights
-    return PackedBits(_words_along_k(_bits_of_matrix(weights)), weights.shape, "row", 32, "lsb")
+    return PackedBits(_words_along_k(_bits_of_matrix(weights), word), weights.shape, "row", word, "lsb")
 
 
 def filters_along_c(filters: PackedTensor) -> PackedTensor:
@@ -55,13 +56,14 @@ def shape_of(layer: Conv) -> tuple[int, int, int, int]:
     return rows, columns, channels * layer.groups, outputs
 
 
-def _words_along_k(bits: Bits) -> npt.NDArray[np.uint32]:
-    """Bits (K, O) as words (ceil(K / 32), O), the first bit lowest, 0 past K."""
+def _words_along_k(bits: Bits, word: Word = 32) -> npt.NDArray[Any]:
+    """Bits (K, O) as words (ceil(K / word), O), the first bit lowest, 0 past K."""
     k, outputs = bits.shape
-    padded = np.zeros((-(-k // 32) * 32, outputs), np.uint8)
+    padded = np.zeros((-(-k // word) * word, outputs), np.uint8)
     padded[:k] = bits
-    eights = np.packbits(padded, axis=0, bitorder="little").reshape(-1, 4, outputs)
-    return np.ascontiguousarray(eights.transpose(0, 2, 1)).view("<u4")[..., 0].astype(np.uint32)
+    eights = np.packbits(padded, axis=0, bitorder="little").reshape(-1, word // 8, outputs)
+    words = np.ascontiguousarray(eights.transpose(0, 2, 1)).view(f"<u{word // 8}")[..., 0]
+    return words.astype(WORD_DTYPES[word])
 
 
 def _bits_of_matrix(weights: PackedBits) -> Bits:

@@ -4,7 +4,7 @@ from reference.bnn.ensembles import run_ensemble
 from reference.bnn.files import load, save
 from reference.bnn.inference import run, values
 from reference.bnn.keras_models import from_keras
-from reference.bnn.networks import alexnet, mlp, resnet14, resnet18, vgg16, vgg_cifar
+from reference.bnn.networks import alexnet, lenet, mlp, resnet14, resnet18, vgg16, vgg_cifar
 from reference.bnn.text_weights import from_text
 from reference.types import layers, network
 from reference.types.layers import *  # noqa: F403 - a layer is exported where it is defined
@@ -14,6 +14,7 @@ __all__ = [
     "alexnet",
     "from_keras",
     "from_text",
+    "lenet",
     "load",
     "mlp",
     "resnet14",

@@ -62,14 +62,18 @@ class Builder:
         self.unit = unit
         self.layers: list[Layer] = []
 
-    def conv(self, filters: int, size: int, stride: int = 1) -> None:
-        """Add a convolution padded with half a filter on each side, as in the programs of both papers."""
+    def conv(self, filters: int, size: int, stride: int = 1, *, padded: bool = True) -> None:
+        """Add a convolution padded with half a filter on each side, as in the programs of both papers.
+
+        Without padding it takes the whole windows alone.
+        """
         height, width, channels = self.shape
         weights = self.source.weights(size, size, channels, filters)
-        pad = size // 2
+        pad = size // 2 if padded else 0
+        lost = 0 if padded else size - 1
         self._append(
             Conv(pack_tensor(weights, layout="HWOI"), (stride, stride), ((pad, pad), (pad, pad))),
-            (-(-height // stride), -(-width // stride), filters),
+            (-(-(height - lost) // stride), -(-(width - lost) // stride), filters),
             self._dots(weights),
             size * size * channels * self.variance,
         )

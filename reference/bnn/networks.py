@@ -1,8 +1,8 @@
-"""The six networks of the papers, with random weights.
+"""The networks of the papers, with random weights.
 
 Source: BSTC (SC'19), table 3; BTC (TPDS'20), table 5, and the programs that the papers publish. Both
 count the output layer as the last of a group of fully connected ones. All convolutions are padded with half a
-filter.
+filter, except LeNet's second one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from reference.bnn.plans import (
     Form,
     Shortcut,
     plan_alexnet,
+    plan_lenet,
     plan_mlp,
     plan_resnet14,
     plan_resnet18,
@@ -47,6 +48,36 @@ def mlp(*, width: int = 1, seed: int = 0) -> Network:
     (2, 10)
     """
     return plan_mlp(width).network(RandomParameters(seed))
+
+
+def lenet(*, seed: int = 0) -> Network:
+    """Make the LeNet of BSTC's figures 3 and 5 for MNIST: 6 and 16 filters of 5×5, 120, 84, 10 classes.
+
+    The figures give the order of the layers, LeNet-5 (LeCun and others, 1998) the sizes. The images become
+    bits, as those of `mlp`; the second convolution is not padded; OR pooling follows each.
+
+    Parameters
+    ----------
+    seed : int
+        Of weights and batch normalisations.
+
+    Returns
+    -------
+    Network
+
+    Notes
+    -----
+    Source: BSTC (SC'19), figures 3 and 5 and listing 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reference.bnn import run
+    >>> images = np.random.default_rng(1).integers(0, 256, (2, 28, 28, 1), dtype=np.uint8)
+    >>> run(lenet(), images).sums.shape
+    (2, 10)
+    """
+    return plan_lenet().network(RandomParameters(seed))
 
 
 def vgg_cifar(*, size: int = 32, width: int = 1, seed: int = 0) -> Network:
@@ -118,11 +149,12 @@ def alexnet(*, form: Form = "code", size: int = 224, width: int = 1, seed: int =
     """Make the papers' AlexNet for ImageNet: five convolutions, 2×4096, 1000 classes.
 
     The programs have 64 (11×11, stride 4), 192 (5×5), 384, 256 and 256 filters (``form="code"``), table 5 of
-    TPDS'20 has 128, 256 and 3×256 (``form="paper"``). Table 3 of SC'19 has 128, 256, 2×384 and 256.
+    TPDS'20 has 128, 256 and 3×256 (``form="paper"``), table 3 of SC'19 has 128, 256, 2×384 and 256
+    (``form="sc19"``).
 
     Parameters
     ----------
-    form : {"code", "paper"}
+    form : {"code", "paper", "sc19"}
     size : int
         Height and width of the images, a multiple of 32.
     width : int

@@ -1,4 +1,4 @@
-"""The six networks of the papers, layer by layer, before they have parameters.
+"""The networks of the papers, layer by layer, before they have parameters.
 
 Source: BSTC (SC'19), table 3; BTC (TPDS'20), table 5, and the programs that the papers publish.
 """
@@ -17,7 +17,8 @@ from reference.types.arguments import check_option
 from reference.types.fields import is_integer
 from reference.types.network import Network
 
-Form: TypeAlias = Literal["code", "paper"]
+Form: TypeAlias = Literal["code", "paper", "sc19"]
+"""The published programs, the tables of the papers, or of two tables that differ that of SC'19."""
 Shortcut: TypeAlias = Literal["A", "B", "bireal"] | None
 
 _SHORTCUTS: dict[str | None, str] = {
@@ -26,6 +27,14 @@ _SHORTCUTS: dict[str | None, str] = {
     "bireal": "around each convolution, with batch normalisations in fixed point",
     None: "none",
 }
+
+
+_ALEXNETS: dict[str, tuple[tuple[int, ...], str]] = {
+    "code": ((64, 192, 384, 256, 256), "the programs of SC'19 and TPDS'20"),
+    "paper": ((128, 256, 256, 256, 256), "table 5 of TPDS'20"),
+    "sc19": ((128, 256, 384, 384, 256), "table 3 of SC'19"),
+}
+"""The filters of each convolution, and where they stand."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,20 @@ def plan_mlp(width: int = 1) -> Plan:
     return Plan("mlp", "The MLP of SC'19 and TPDS'20 for MNIST.", 28, 1, fill, "signs")
 
 
+def plan_lenet() -> Plan:
+    """The plan (layers without parameters) of the network `lenet`."""
+
+    def fill(to: Builder) -> None:
+        for filters, padded in ((6, True), (16, False)):
+            to.conv(filters, 5, padded=padded)
+            to.threshold()
+            to.pool()
+        to.flatten()
+        _classifier(to, [120, 84], 10)
+
+    return Plan("lenet", "The LeNet of SC'19, figure 5, for MNIST.", 28, 1, fill, "signs")
+
+
 def plan_vgg_cifar(size: int = 32, width: int = 1) -> Plan:
     """The plan (layers without parameters) of the network `vgg_cifar`."""
     _check(size, 8, width)
@@ -91,8 +114,8 @@ def plan_resnet14(form: Form = "code", shortcut: Shortcut = "A", size: int = 32,
 
 def plan_alexnet(form: Form = "code", size: int = 224, width: int = 1) -> Plan:
     """The plan (layers without parameters) of the network `alexnet`."""
-    _check(size, 32, width, form)
-    filters = {"code": (64, 192, 384, 256, 256), "paper": (128, 256, 256, 256, 256)}[form]
+    _check(size, 32, width, form, ("code", "paper", "sc19"))
+    filters, source = _ALEXNETS[form]
 
     def fill(to: Builder) -> None:
         sizes = (11, 4, True), (5, 1, True), (3, 1, False), (3, 1, False), (3, 1, True)
@@ -104,7 +127,6 @@ def plan_alexnet(form: Form = "code", size: int = 224, width: int = 1) -> Plan:
         to.flatten()
         _classifier(to, [4096 // width] * 2, 1000)
 
-    source = "the programs of SC'19 and TPDS'20" if form == "code" else "table 5 of TPDS'20"
     return Plan("alexnet", f"AlexNet for ImageNet as in {source}.", size, 3, fill)
 
 
@@ -219,8 +241,10 @@ def _nothing(to: Builder) -> None:
     """Add no layers: the identity shortcut of a residual."""
 
 
-def _check(size: int, multiple: int, width: int, form: str = "code") -> None:
-    check_option("form", form, ("code", "paper"), "the published programs, or the tables of the papers")
+def _check(
+    size: int, multiple: int, width: int, form: str = "code", forms: tuple[str, ...] = ("code", "paper")
+) -> None:
+    check_option("form", form, forms, "the published programs, or the tables of the papers")
     if not is_integer(size) or size < 1 or size % multiple:
         raise ShapeError(
             f"size is {size!r}: pooling halves it again and again\ngive a multiple of {multiple}"

@@ -61,8 +61,8 @@ def from_text(
     ----------
     path : Path or str
     model : {"mlp", "vgg-cifar", "resnet14", "alexnet", "vgg16", "resnet18"}
-    form : {"code", "paper"}
-        Of ``resnet14`` and ``alexnet``.
+    form : {"code", "paper", "sc19"}
+        Of ``resnet14`` and ``alexnet``; the last one of ``alexnet`` only.
     images : {"floats", "bytes"}
         What the network takes: images normalised as the programs do it, each number rounded to 2**-13, or
         bytes, with the normalisation in integers, up to 2**-6 off. The MLP takes bytes.

@@ -64,6 +64,7 @@ class Form(StrEnum):
 
     code = "code"
     paper = "paper"
+    sc19 = "sc19"
 
 
 class Given(StrEnum):

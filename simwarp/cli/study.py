@@ -38,10 +38,15 @@ class Study(StrEnum):
     scheme = "scheme"
 
 
-MODELS = ("mlp", "vgg-cifar", "resnet14", "alexnet", "vgg16", "resnet18")
+MODELS = ("mlp", "lenet", "vgg-cifar", "resnet14", "alexnet", "vgg16", "resnet18")
 """The networks of the papers, with random weights."""
 SHORTCUTS = ("A", "B", "bireal", None)
 _RESIDUAL = ("resnet14", "resnet18")
+_FIXED = {
+    "mlp": {"size": "its images are 28×28"},
+    "lenet": {"size": "its images are 28×28", "width": "it has 6 filters and 16"},
+}
+"""Options that a network by name does not take, and why."""
 _IMAGES = {Study.sync: 64, Study.batch: 4096}
 """The images of a batch, or the most; of other studies 8, and on the simulator 1."""
 
@@ -123,8 +128,8 @@ def _subject(study: Study, file: str, size: int | None, width: int | None) -> An
                 f"leave it out, or name one of {', '.join(MODELS)}"
             )
         return bnn.load(Path(file))
-    if file == "mlp" and size is not None:
-        raise SchemeError("--size with mlp: its images are 28×28\nleave --size out")
+    for option in sorted(options.keys() & _FIXED.get(file, {})):
+        raise SchemeError(f"--{option} with {file}: {_FIXED[file][option]}\nleave --{option} out")
     return model(**options)
 
 

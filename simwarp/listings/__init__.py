@@ -28,6 +28,7 @@ from simwarp.listings.approaches import (
     BMM32_Acol_Bcol,
     BMM32_Acol_Brow,
     BMM32_Arow_Bcol,
+    approach_costs,
     bmm,
     product_of,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "PackTo64Row",
     "UnpackFrom32",
     "UnpackFrom64",
+    "approach_costs",
     "bconv32",
     "bconv64",
     "bmm",

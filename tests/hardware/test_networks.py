@@ -1,6 +1,7 @@
-"""The six networks of the papers in full size, on a GPU: every image, in several batches, both ways."""
+"""The networks of the papers in full size, on a GPU: every image, in several batches, both ways."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from reference.bnn import (
     Network,
     Signs,
     alexnet,
+    lenet,
     mlp,
     resnet14,
     resnet18,
@@ -27,6 +29,7 @@ from reference.errors import CaptureError, DtypeError, NotANumberError, SchemeEr
 pytestmark = pytest.mark.gpu
 
 IMAGES = 64
+NETWORKS = [mlp, lenet, vgg_cifar, resnet14, alexnet, partial(alexnet, form="sc19"), resnet18, vgg16]
 BATCHES = {"one": [40], "eight": range(8), "thirteen": range(40, 53), "many": np.arange(256) % IMAGES}
 
 
@@ -35,7 +38,7 @@ def device():
     return gpu.CudaDevice()
 
 
-@pytest.fixture(scope="module", params=[mlp, vgg_cifar, resnet14, alexnet, resnet18, vgg16])
+@pytest.fixture(scope="module", params=NETWORKS)
 def answered(request):
     """A network, its images, and their answer."""
     network = request.param(seed=7)

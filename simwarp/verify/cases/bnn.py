@@ -1,7 +1,8 @@
 """The cases of binarized networks: random small ones, compared launch by launch.
 
 GPUs have been recorded with what ``bnn`` draws, so that stays as it is; ``bnn-layers`` draws from a table
-with a line for each layer.
+with a line for each layer; ``bnn-words`` draws wider layers of bits, each with a scheme of its own, on words
+of 32 or 64 bits.
 
 An answer is one vector: what each launch gives, one after the other, then sums, logits and classes, all as
 int64. So the first element that differs is of the first launch that is wrong.
@@ -48,13 +49,18 @@ from reference.bnn import (
 )
 from reference.errors import RangeError, ShapeError
 from reference.types import PackedBits, PackedTensor
-from reference.types.network_values import Value, after, input_value
+from reference.types.network_values import Value, after, follow, input_value
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
 Shape: TypeAlias = tuple[int, ...]
 
 _CONV, _DENSE = ("bconv32", "bconv32", "btc1", "btc2", "auto"), ("bmm32", "bmms32", "btc1", "mma", "auto")
+
+_CONV_WORDS = ("bconv64", "bconv64", "bconv32", "btc1", "auto")
+_DENSE_WORDS = ("bmm64", "bmms64", "bmms64", "bmm32", "btc1", "auto")
+_MOST_BITS = 140
+"""Of a pixel or a vector of ``bnn-words``: more than two words of 64."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,43 @@ def _draw(network_of: Callable[[Draw], Network], draw: Draw) -> Item:
         schemes = {"Conv": draw.choice(_CONV), "Dense": draw.choice(_DENSE)}
         images = _images(draw, network.input, shape)
         return Item(network, images, schemes, draw.choice(("layers", "layers", "whole")))
+
+
+def _draw_words(draw: Draw) -> Item:
+    """Draw a network of bits, and for each of its layers a scheme: so words of 32 meet words of 64."""
+    network = _network_of_words(draw)
+    images = _images(draw, network.input, (draw.integer(1, 3), *network.input.shape))
+    schemes = {
+        path: draw.choice(_CONV_WORDS if isinstance(layer, Conv) else _DENSE_WORDS)
+        for path, layer, _ in follow(network)
+        if isinstance(layer, Conv | Dense)
+    }
+    return Item(network, images, schemes, "layers")
+
+
+def _network_of_words(draw: Draw) -> Network:
+    """Draw convolutions, pools and dense layers of up to 140 bits, with thresholds between."""
+    images = draw.integer(0, 2) > 0
+    shape: Shape = (draw.integer(1, 5), draw.integer(1, 5)) if images else ()
+    shape = (*shape, draw.integer(1, _MOST_BITS))
+    given = Signs(shape, _numbers(draw, shape[-1], 9).astype(np.float32) / 4)
+    layers: list[Layer] = []
+    for _ in range(draw.integer(0, 3) if images else 0):
+        if draw.integer(0, 3) == 0:
+            layer, shape, _ = _pool(draw, shape, draw.choice(("or", "and")), bits=True)
+            layers.append(layer)
+            continue
+        layer, shape = _conv(draw, shape, draw.integer(1, _MOST_BITS))
+        layers += [layer, _threshold(draw, shape[-1])]
+    layers += [Flatten()] if images else []
+    bits = math.prod(shape)
+    for _ in range(draw.integer(0, 3)):
+        outputs = draw.integer(1, _MOST_BITS)
+        layers += [_dense(draw, bits, outputs), _threshold(draw, outputs)]
+        bits = outputs
+    classes = draw.integer(1, 70)
+    layers.append(_dense(draw, bits, classes))
+    return Network("drawn", given, tuple(layers), *_scales(draw, classes))
 
 
 def _network(draw: Draw) -> Network:
@@ -408,21 +451,32 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in compiled}
 
 
+def _kernels_of_words(arch: tuple[int, int]) -> dict[str, str]:
+    """The PTX of the kernels that make words of another size."""
+    defines = itertools.product(("TO_32", "TO_64"), ((), ("VECTORS",)))
+    compiled = (compile_file("bnn/words.cu", macros((to, *form)), arch) for to, form in defines)
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
 _HALVES = ("POOL_MAX", "WINDOW_H=2", "WINDOW_W=2")
 
 
 CASES = [
     Case(
         name=name,
-        draw=partial(_draw, network_of),
+        draw=draw,
         shape=_shape,
         describe=_describe,
         answers={"reference": _by_reference, "gpu": _by_gpu},
         outputs={"gpu": ""},
         explain=_explain,
         lead=lambda item, bits: min(bits),
-        kernels=_kernels,
+        kernels=kernels,
     )
-    for name, network_of in (("bnn", _network), ("bnn-layers", _network_of_lines))
+    for name, draw, kernels in (
+        ("bnn", partial(_draw, _network), _kernels),
+        ("bnn-layers", partial(_draw, _network_of_lines), _kernels),
+        ("bnn-words", _draw_words, _kernels_of_words),
+    )
 ]
 """The cases of the harness."""

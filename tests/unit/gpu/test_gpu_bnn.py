@@ -381,7 +381,7 @@ def test_images_of_another_shape_or_dtype_are_refused_as_by_the_reference(given,
     assert str(of_gpu.value) == str(of_reference.value)
 
 
-@pytest.mark.parametrize("schemes", [{"Conv": "bmm32"}, {"3": "bmm64"}, {"Dense": "btc9"}])
+@pytest.mark.parametrize("schemes", [{"Conv": "bmm32"}, {"3": "bconv64"}, {"Dense": "btc9"}])
 def test_schemes_that_cannot_be_are_refused(schemes):
     net = network(BitPlanes((2, 2, 1)), conv(2, 2, 8, 3), threshold(3), Flatten(), dense(3, 2))
     with pytest.raises(SchemeError, match=next(iter(schemes.values()))):
@@ -441,11 +441,13 @@ def test_bits_of_64_channels_are_the_next_convolutions_images_as_they_are(monkey
     assert "to_units" not in launches
 
 
-SIX = {
+NETWORKS = {
     "mlp": lambda: reference.bnn.mlp(width=8),
     "vgg_cifar": lambda: reference.bnn.vgg_cifar(size=8, width=4),
     "resnet14": lambda: reference.bnn.resnet14(size=8, width=4),
     "alexnet": lambda: reference.bnn.alexnet(size=64, width=16),
+    "alexnet of SC'19": lambda: reference.bnn.alexnet(form="sc19", size=32, width=16),
+    "lenet": reference.bnn.lenet,
     "vgg16": lambda: reference.bnn.vgg16(size=32, width=16),
     "resnet18": lambda: reference.bnn.resnet18(size=32, width=16),
     "resnet18, type B": lambda: reference.bnn.resnet18(size=32, width=16, shortcut="B"),
@@ -455,10 +457,10 @@ SIX = {
 
 @pytest.mark.at_most(1)
 @pytest.mark.slow
-@pytest.mark.gate_cases("vgg16", "resnet14", "resnet18, *")
-@pytest.mark.parametrize("name", SIX)
+@pytest.mark.gate_cases("alexnet of*", "vgg16", "resnet14", "resnet18, *")
+@pytest.mark.parametrize("name", NETWORKS)
 def test_the_papers_networks_give_what_the_definition_gives(name):
-    check(SIX[name](), 2)
+    check(NETWORKS[name](), 2)
 
 
 def test_images_on_another_device_are_refused():
@@ -500,10 +502,10 @@ def test_a_network_gives_in_one_launch_what_the_definition_gives(cc, count, mult
 
 @pytest.mark.at_most(1)
 @pytest.mark.gate
-@pytest.mark.gate_cases("alexnet", "vgg16", "resnet14", "resnet18, *")
-@pytest.mark.parametrize("name", SIX)
+@pytest.mark.gate_cases("alexnet*", "vgg16", "resnet14", "resnet18, *")
+@pytest.mark.parametrize("name", NETWORKS)
 def test_the_papers_networks_give_in_one_launch_what_the_definition_gives(name):
-    check(SIX[name](), 2, Device(multiprocessors=4), way="whole")
+    check(NETWORKS[name](), 2, Device(multiprocessors=4), way="whole")
 
 
 @pytest.mark.gate

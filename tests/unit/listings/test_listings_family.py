@@ -17,6 +17,7 @@ from simwarp.listings import (
     BMMS64_Arow_Brow,
     PackTo64Col,
     PackTo64Row,
+    approach_costs,
     bmm,
     bmm32,
     bmm64,
@@ -274,6 +275,19 @@ def test_each_step_executes_the_stated_votes_and_shuffles(approach, votes, shuff
         )
     bmm(a, b, approach=approach)
     assert (called.count("ballot"), called.count("shfl")) == (votes, shuffles)
+    assert approach_costs(approach, 32, 32, 32) == {
+        "votes": votes,
+        "shuffles": shuffles,
+        "loads": 2,
+        "stores": 32,
+    }
+
+
+def test_the_costs_of_an_approach_are_those_of_all_warps_and_steps():
+    found = approach_costs("column-by-row", 40, 33, 70)  # 2 × 2 warps of 3 steps; the columns of C in part
+    assert found == {"votes": 4 * 3 * 32, "shuffles": 0, "loads": 4 * 3 * 2, "stores": 2 * 40}
+    with pytest.raises(SchemeError, match="no approach='row'"):
+        approach_costs("row", 1, 1, 1)
 
 
 def test_bmm_refuses_bad_options():

@@ -233,12 +233,12 @@ def test_too_many_images_for_memory_are_refused(monkeypatch):
 
 @pytest.mark.slow
 def test_scheme_says_which_layer_refuses_what():
-    found = studies.scheme(small(), studies.Counter(simwarp.Device()), 1, silent)
+    found = studies.scheme(small(), studies.Counter(simwarp.Device((8, 0))), 1, silent)
     rows = {row["scheme"]: row for row in found["rows"]}
     assert {row["path"] for row in found["rows"]} == {"2"}  # the other layer takes integers
-    assert {name for name, row in rows.items() if "refused" in row} == {"bmm64", "bmms64"}
-    assert rows["bmm64"]["refused"] == (
-        "layer 2 (Dense): bmm64 takes words of 64 bits; bits between layers are words of 32"
+    assert {name for name, row in rows.items() if "refused" in row} == {"wgmma"}
+    assert rows["wgmma"]["refused"] == (
+        "layer 2 (Dense): scheme='wgmma' on sm_80; its instructions are those of sm_90a alone"
     )
     assert rows["auto"]["instructions"] in {
         row["instructions"] for name, row in rows.items() if name != "auto"
@@ -406,6 +406,7 @@ def test_what_cannot_be_studied_is_refused(path, capsys, monkeypatch):
     )
     assert "--width with " in refused(capsys, "breakdown", path, "--width", "8", "--device", "sim")
     assert "leave --size out" in refused(capsys, "breakdown", "mlp", "--size", "8", "--device", "sim")
+    assert "leave --width out" in refused(capsys, "breakdown", "lenet", "--width", "2", "--device", "sim")
     assert "size is 7" in refused(capsys, "breakdown", "vgg16", "--size", "7", "--device", "sim")
 
     def nothing():

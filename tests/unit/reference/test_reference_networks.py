@@ -1,4 +1,4 @@
-"""The six networks: each layer's size against the tables of the papers and the published programs."""
+"""The networks: each layer's size against the tables of the papers and the published programs."""
 
 from functools import cache, partial
 
@@ -16,6 +16,7 @@ from reference.bnn import (
     Signs,
     Threshold,
     alexnet,
+    lenet,
     mlp,
     resnet14,
     resnet18,
@@ -72,6 +73,11 @@ TABLES = {
         {"form": "paper"},
         [(56, 11, 4, 128), (28, 5, 1, 256), *[(14, 3, 1, 256)] * 3, *ALEXNET_ENDS],
     ),
+    "alexnet, sc19": (
+        alexnet,
+        {"form": "sc19"},
+        [(56, 11, 4, 128), (28, 5, 1, 256), *[(14, 3, 1, 384)] * 2, (14, 3, 1, 256), *ALEXNET_ENDS],
+    ),
     "vgg16": (vgg16, {}, VGG16),
     "resnet18": (resnet18, {}, [*RESNET18, 512, 1000]),
 }
@@ -108,10 +114,30 @@ def test_layers_are_those_of_the_tables(name):
         channels = filters
 
 
+def test_lenet_has_the_sizes_of_lenet_5():
+    network = lenet()
+    found = [(type(layer).__name__, given.shape) for _, layer, given in follow(network)]
+    assert [shape for name, shape in found if name in ("Conv", "Pool", "Flatten", "Dense")] == [
+        (28, 28, 6),
+        (14, 14, 6),
+        (10, 10, 16),
+        (5, 5, 16),
+        (400,),
+        (120,),
+        (84,),
+        (10,),
+    ]
+    convolutions = [layer for layer in network.layers if isinstance(layer, Conv)]
+    assert [layer.filters.shape for layer in convolutions] == [(5, 5, 1, 6), (5, 5, 6, 16)]
+    assert [layer.padding for layer in convolutions] == [((2, 2),) * 2, ((0, 0),) * 2]
+    assert isinstance(network.input, Signs)
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
         (mlp, 784 * 1024 + 2 * 1024**2 + 1024 * 10),
+        (lenet, 28**2 * 25 * 6 + 10**2 * 25 * 6 * 16 + 400 * 120 + 120 * 84 + 840),
         (
             partial(alexnet, width=64),
             56**2 * 363 + 28**2 * 75 + 14**2 * 9 * (18 + 24 + 16) + 196 * 64 + 64**2 + 64000,
@@ -122,7 +148,7 @@ def test_layers_are_those_of_the_tables(name):
             56**2 * (147 + 36) + 28**2 * 9 * (2 + 12) + 14**2 * 9 * (8 + 48) + 7**2 * 9 * (32 + 192) + 11136,
         ),
     ],
-    ids=["mlp", "alexnet", "resnet18"],
+    ids=["mlp", "lenet", "alexnet", "resnet18"],
 )
 def test_multiply_adds_are_counted(make, expected):
     assert sum(multiply_adds(layer, given) for _, layer, given in follow(make())) == expected
@@ -139,6 +165,8 @@ SMALL = {
     "vgg-cifar": partial(vgg_cifar, size=16, width=8),
     "alexnet, code": partial(alexnet, size=32, width=8),
     "alexnet, paper": partial(alexnet, size=32, width=8, form="paper"),
+    "alexnet, sc19": partial(alexnet, size=32, width=8, form="sc19"),
+    "lenet": lenet,
     "vgg16": partial(vgg16, size=32, width=16),
     **{f"resnet14, {s}": partial(resnet14, size=16, width=8, shortcut=s) for s in ("A", "B", "bireal", None)},
     "resnet14, paper": partial(resnet14, size=16, width=8, form="paper"),
@@ -213,7 +241,9 @@ def test_sizes_that_do_not_divide_are_refused(make):
 
 
 def test_other_forms_and_shortcuts_are_refused():
-    with pytest.raises(SchemeError, match="choose 'code' or 'paper'"):
-        alexnet(form="sc19", size=32)
+    with pytest.raises(SchemeError, match="choose 'code' or 'paper' or 'sc19'"):
+        alexnet(form="sc20", size=32)
+    with pytest.raises(SchemeError, match=r"choose 'code' or 'paper'$"):
+        resnet14(form="sc19", size=32)
     with pytest.raises(SchemeError, match="choose 'A' or 'B' or 'bireal' or None"):
         resnet18(shortcut="C", size=32)

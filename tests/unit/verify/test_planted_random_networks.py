@@ -9,7 +9,6 @@ import pytest
 import gpu.compile
 from simwarp.verify import CASES, check, simulator
 
-CASE = CASES["bnn"]
 SOURCES = Path(gpu.compile.__file__).parent
 
 
@@ -21,6 +20,7 @@ class Fault:
     old: str
     new: str
     input: int
+    case: str = "bnn"
 
 
 FAULTS = {
@@ -116,6 +116,13 @@ FAULTS = {
         "fmaf(__int2float_rn(sum), scale[k], offset[k])",
         4,
     ),
+    "halves of a word of 64 exchanged": Fault(
+        "words.cu", "high << 32 | low", "low << 32 | high", 1, "bnn-words"
+    ),
+    "a half past the last word of 32": Fault(
+        "words.cu", "word + 1 < narrow ?", "word < narrow ?", 0, "bnn-words"
+    ),
+    "the low half of a word of 64 twice": Fault("words.cu", " >> 32 * (place.word % 2)", "", 5, "bnn-words"),
 }
 
 
@@ -134,8 +141,8 @@ def plant(monkeypatch, tmp_path):
     return edit
 
 
-def wrong_about(k):
-    return check(CASE, 0, k, {"simulator": simulator}).mismatches
+def wrong_about(fault):
+    return check(CASES[fault.case], 0, fault.input, {"simulator": simulator}).mismatches
 
 
 @pytest.mark.at_most(1)
@@ -143,6 +150,6 @@ def wrong_about(k):
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_harness_finds_the_planted_fault(plant, name):
     fault = FAULTS[name]
-    assert wrong_about(fault.input) == []
+    assert wrong_about(fault) == []
     plant(fault)
-    assert wrong_about(fault.input)
+    assert wrong_about(fault)

@@ -1,6 +1,7 @@
 """The case of binarized networks: what it draws, and how it names the layer that is wrong."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -58,6 +59,31 @@ def test_every_layer_has_an_answer_what_computes_it_and_a_line():
 @pytest.mark.parametrize("k", [0, 4, 7, 14, 19])
 def test_a_network_of_lines_agrees_on_the_simulator(k):
     assert check(CASES["bnn-layers"], 0, k, {"simulator": simulator}).mismatches == []
+
+
+def test_words_of_both_sizes_meet_at_every_kind_of_layer():
+    """By turns a layer's words are as wide as those before it, wider, or narrower."""
+    met = set()
+    for k in range(100):
+        item = CASES["bnn-words"].draw(Draw(0, "bnn-words", k))
+        names = [(path, type(layer).__name__) for path, layer, _ in follow(item.network)]
+        layers = [(kind, "64" in item.schemes[path]) for path, kind in names if path in item.schemes]
+        met.update(pairwise(layers))
+    assert len(met) == 12  # a convolution never follows a dense layer
+
+
+@pytest.mark.slow
+@pytest.mark.at_most(1)
+@pytest.mark.parametrize("k", range(5))
+def test_a_network_on_words_of_64_agrees_on_the_simulator(k):
+    assert check(CASES["bnn-words"], 0, k, {"simulator": simulator}).mismatches == []
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("start", range(0, 300, 10))
+def test_300_networks_on_words_of_64_agree_on_the_simulator(start):
+    for k in range(start, start + 10):
+        assert check(CASES["bnn-words"], 0, k, {"simulator": simulator}).mismatches == []
 
 
 @pytest.mark.slow
