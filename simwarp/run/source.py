@@ -141,7 +141,7 @@ class Source:
         it has fill<float>
         """
         found = list(self.entries) if name is None else choose(name, self.entries)
-        if not found and name in self.asked:
+        if not found and name is not None and name in self.asked:
             found = [self.asked[name]]
         if len(found) == 1:
             return self.entries[found[0]]
