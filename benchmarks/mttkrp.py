@@ -36,7 +36,7 @@ from reference.sparse import index_bytes
 from reference.types import Coo, SparseTensor
 
 RANK = 32
-FORMATS = ("coo", "csf-one", "b-csf", "f-coo", "hicoo", "mm-csf")
+FORMATS = ("coo", "csf-one", "fibers-all", "b-csf-one", "b-csf", "f-coo", "hicoo", "mm-csf")
 QUOTED = "2026-11-20"
 """The date of the peers' measurement, on another H200."""
 PEERS = {

@@ -93,8 +93,8 @@ def homes_of(
         numbers_of(starts, nonzeros.order, numbers[leaf])
         counts[leaf] = starts.size - 1
         np.subtract(starts[1:], starts[:-1], out=lengths[leaf, : counts[leaf]])
-    first = (lambda leaf: (-leaf, 0)) if printed else (lambda leaf: (counts[leaf], leaf))
-    preferred = np.array(sorted(leaves, key=first), np.uint32)
+    by_rule = sorted(leaves, reverse=True) if printed else sorted(leaves, key=lambda n: (counts[n], n))
+    preferred = np.array(by_rule, np.uint32)
     homes = np.empty((1, nonzeros.order.size), np.uint32)
     turns = np.empty(0, np.uint32) if turns is None else turns
     compiled(_share_out)(numbers, lengths, preferred, dynamic, turns, homes[0])

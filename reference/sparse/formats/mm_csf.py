@@ -133,8 +133,8 @@ def choose_directions(
     number = Counter(leaf for leaf, *_ in length)
 
     def preference(nonzero: tuple[int, ...], leaf: int) -> tuple[int, int, int]:
-        tie = (number[leaf], leaf) if ties == "average" else (-leaf, 0)
-        return -length[_fiber(nonzero, leaf)], *tie
+        second, third = (number[leaf], leaf) if ties == "average" else (-leaf, 0)
+        return -length[_fiber(nonzero, leaf)], second, third
 
     chosen: list[int] = []
     for nonzero in nonzeros:

@@ -88,7 +88,7 @@ def test_every_order_equals_the_reference(order, long_runs):
 
 
 @pytest.mark.at_most(2)
-@pytest.mark.slow_cases("shape3*")
+@pytest.mark.slow_cases("shape2*")
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("shape", [(30, 41), (12, 9, 17), (6, 7, 8, 5)])
 def test_one_balanced_tree_gives_all_modes(shape, deterministic, long_runs):

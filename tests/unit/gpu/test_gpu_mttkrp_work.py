@@ -82,7 +82,7 @@ def parts_of(tensor: Any, mode: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.at_most(8)
-@pytest.mark.slow_cases("shape2-mm-csf")
+@pytest.mark.slow_cases("shape2*")
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_work_of_the_algorithms_is_what_the_simulator_counts(shape: tuple[int, ...], name: str) -> None:

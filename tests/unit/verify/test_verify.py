@@ -136,6 +136,9 @@ def test_inputs_of_every_case_are_pinned():
         "padding ((0,2),(2,16)), stride 2,3, dilation 2,2",
         "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
         "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
+        "fibers-all, mode 0 of 8 x 5 with 5 nonzeros (tiny), R = 1, float32",
+        "fibers-all, mode 2 of 2516 x 1911 x 2513 with 146 nonzeros (hypersparse), "
+        "R = 64, float32, deterministic",
         "3 images of BitPlanes (7, 8, 3): Pool, Flatten, Dense; bconv32 and auto",
         "3 images of Reals (5, 6, 2): Threshold, Pool, Conv, Threshold, Conv, Flatten, Dense; "
         "bconv32 and bmms32",

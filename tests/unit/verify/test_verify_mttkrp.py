@@ -186,7 +186,7 @@ def test_formats_have_one_name_in_all_tiers():
     assert {*FORMATS, *TREES} == set(formats.FORMATS) == set(sparse.FORMATS)
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_all_tiers_agree_about_300_trees():
     found = [check(CASES["mttkrp-trees"], 0, k, SIMULATORS, ["listing", "simulator"]) for k in range(300)]
     assert [str(mismatch) for each in found for mismatch in each.mismatches] == []
