@@ -173,7 +173,9 @@ def _draw(draw: Draw) -> Input:
     )
     drawn = _in_dtype(drawn, draw.choice(("float32", "float32", "float16", "tf32")))
     drawn = replace(drawn, on_device=_places(draw, drawn))
-    return replace(drawn, pool=_pool(draw, drawn))
+    drawn = replace(drawn, pool=_pool(draw, drawn))
+    reuse = draw.choice((True, True, True, False))
+    return replace(drawn, switches=replace(drawn.switches, reuse=reuse))
 
 
 def _places(draw: Draw, item: Input) -> tuple[str, ...]:
@@ -373,7 +375,8 @@ def _describe(item: Input) -> str:
         f"{item.routine}, x {item.x.shape}, w {item.w.shape}, {options}, bias {item.bias is not None},"
         f" activation {item.activation}, {_shown(item.pieces)},"
         f" {item.times} x the least budget, {switches.planner}, depth {switches.depth},"
-        f" filters {switches.filters}, {dtype}, {MACHINES[item.machine].name}"
+        f" filters {switches.filters}{'' if switches.reuse else ', no reuse'}, {dtype},"
+        f" {MACHINES[item.machine].name}"
         f"{', ' if item.pool else ''}{item.pool or ''}"
         f"{', on the device: ' if item.on_device else ''}{', '.join(item.on_device)}"
     )
