@@ -9,8 +9,8 @@ from gpu.bmm.prepared import PreparedMatrix, prepare_matrix
 from gpu.device import Device
 from gpu.host import Prepared, unknown
 from gpu.mttkrp.prepared import PreparedSparse, prepare_sparse
-from reference.bmm import Kind
 from reference.errors import FormatError, SchemeError
+from reference.types.arguments import Kind
 
 
 def prepare(

@@ -6,7 +6,7 @@ The tests compare the two.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,11 @@ from reference.bits import (
     sign_bits,
     unpack,
 )
-from reference.errors import SchemeError, ShapeError
+from reference.errors import ShapeError
 from reference.types import PackedBits
+from reference.types.arguments import Kind, check_kind
 
 Product: TypeAlias = npt.NDArray[np.int32]
-Kind: TypeAlias = Literal["xnor", "and", "or"]
-"""The product of signs, of bits 0 and 1, or of truth values."""
 
 _LARGEST_K = 2**31 - 1
 # With fewer terms, the float64 product takes less time than importing Numba and compiling the loop, 0.7 s.
@@ -108,15 +107,6 @@ def bmm(
     return np.stack(
         [_product(bits_a if bits_a.ndim == 2 else bits_a[i], each, kind) for i, each in enumerate(bits_b)]
     )
-
-
-def check_kind(kind: Any) -> None:
-    """Raise SchemeError unless a product is of a known kind."""
-    if not isinstance(kind, str) or kind not in get_args(Kind):
-        raise SchemeError(
-            f"kind={kind!r}\nthis kind of product is unknown\n"
-            "choose 'xnor' for signs, 'and' for bits that are 1 in both, or 'or' for whether any are"
-        )
 
 
 def _product(bits_a: Bits, bits_b: Bits, kind: Kind) -> npt.NDArray[Any]:

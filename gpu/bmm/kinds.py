@@ -12,9 +12,9 @@ from gpu.bmm.threshold import rule_on_device
 from gpu.compile import Ptx, compile_file
 from gpu.device import Device, LaunchPlan, launch
 from gpu.host import ELEMENTS, Prepared, element_of, nan_flag, on_device, to_device
-from reference.bmm import Kind, check_kind
 from reference.errors import DtypeError, NotANumberError, SchemeError
 from reference.types import PackedBits
+from reference.types.arguments import Kind, check_kind
 
 _PACKED = (PackedBits, FsbBits, Prepared)
 _THREADS = 256

@@ -31,9 +31,9 @@ from gpu.host import (
     refuse_nan,
     words_to_device,
 )
-from reference.bmm import Kind, check_kind
 from reference.errors import FormatError
 from reference.types import First, Layout, PackedBits
+from reference.types.arguments import Kind, check_kind
 from reference.types.packed import check_format, parts_of, words_shape
 
 Role: TypeAlias = Literal["a", "b"]

@@ -30,9 +30,9 @@ from gpu.host import (
     to_device,
 )
 from gpu.recording import Recording, call_of, play
-from reference.bmm import Kind
 from reference.errors import FormatError, ShapeError
 from reference.types import PackedBits
+from reference.types.arguments import Kind
 from reference.types.packed import First
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsFloat, cast
+from typing import Any, Literal, SupportsFloat, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -206,4 +206,17 @@ def check_iterations(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> N
         shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
         raise NotANumberError(
             f"tolerance is {shown}\nit must be a number; 0 runs all iterations\ngive a number"
+        )
+
+
+Kind: TypeAlias = Literal["xnor", "and", "or"]
+"""The product of signs, of bits 0 and 1, or of truth values."""
+
+
+def check_kind(kind: Any) -> None:
+    """Raise SchemeError unless a product is of a known kind."""
+    if not isinstance(kind, str) or kind not in get_args(Kind):
+        raise SchemeError(
+            f"kind={kind!r}\nthis kind of product is unknown\n"
+            "choose 'xnor' for signs, 'and' for bits that are 1 in both, or 'or' for whether any are"
         )

@@ -101,7 +101,8 @@ def _operand(draw: Draw, shape: tuple[int, int], *, transposed: bool, scheme: An
     if kind in DTYPES:
         down, across = bits.shape
         values, (one, zero) = draw.matrix(down, across, kind), np.array([-1, 0], kind)
-        return np.where(bits, np.where(values == 0, one, values), zero)
+        zeros = zero if kind == "int8" else np.copysign(zero, values)
+        return np.where(bits, np.where(values == 0, one, values), zeros)
     return bits.astype(kind)
 
 
