@@ -1,9 +1,9 @@
 """The pages of the papers: each item has its function, its test and its evidence, and all of these exist.
 
 A page is ``docs/papers/NAME.md``. Its tables with the columns of `COLUMNS` list the items of the paper, and a
-line says how many are whole, partial (with a reason) and absent. In backticks stand names of functions or
-files of the tree, tests as ``path::test``, and files, folders or commands as evidence. Printed numbers are
-functions of ``docs/page_papers.py``, which the page asks for by ``<!-- printed NAME ITEM -->``.
+line says how many are whole, partial and absent, the last two with a reason. In backticks stand names of
+functions or files of the tree, tests as ``path::test``, and files, folders or commands as evidence. Printed
+numbers are functions of ``docs/page_papers.py``, which the page asks for by ``<!-- printed NAME ITEM -->``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,9 +135,9 @@ def test_there_is_a_page() -> None:
     assert PAGES
 
 
-def cells_of(name: str, row: str) -> list[str]:
-    """The cells of one row of a printed table of MM-CSF, by its first cell."""
-    (table,) = tables(page_module("page_papers").PRINTED["mm-csf", name]() + "\n")
+def cells_of(name: str, row: str, paper: str = "mm-csf") -> list[str]:
+    """The cells of one row of a printed table, by its first cell."""
+    (table,) = tables(page_module("page_papers").PRINTED[paper, name]() + "\n")
     (found,) = [line for line in table if line[0] == row]
     return found[1:]
 
@@ -156,6 +157,28 @@ def test_the_numbers_of_mm_csf_follow_from_the_committed_results() -> None:
     assert cells_of("figure 7", "nell2")[:3] == [f"{theirs / ours:.2f}" for theirs, ours in by_mode]
     held = next(row for row in info["storage"] if row["format"] == "mm-csf")["paper"]
     assert cells_of("table 8", "`mm-csf`")[0] == f"{303 * 2**20 / 77e6:.1f}, {held / info['nonzeros']:.1f}"
+
+
+def test_the_numbers_of_bstc_follow_from_the_committed_results() -> None:
+    def results(name: str) -> dict[str, dict[str, Any]]:
+        rows = json.loads((ROOT / "benchmarks" / "results" / "h200" / name).read_text())["rows"]
+        return {row["case"]: row for row in rows}
+
+    products, convolutions, nets = map(results, ("bmm.json", "bconv.json", "networks.json"))
+    bmm64 = cells_of("figures 9 to 12", "BMM64B", "bstc")
+    assert bmm64 == [f"{products[f'bstc/bmm64b/{n}']['ours']:.0f}" for n in (1024, 2048, 4096, 8192)]
+    narrow, wide = (convolutions[f"bconv/bconv{word}-bits/256"]["ours"] for word in (32, 64))
+    assert cells_of("figures 13 to 20", "256", "bstc")[2] == f"{narrow / wide:.2f}"
+    whole = nets["net/resnet18/8"]["peers"]['way="whole"']
+    assert cells_of("tables 4 to 9", "resnet18", "bstc") == [
+        "3.165",
+        "1.906",
+        f"{nets['net/resnet18/8']['ours']:.3f}",
+        f"{whole:.3f}",
+        "2,880",
+        f"{nets['net/resnet18/512']['ours']:,.0f}",
+    ]
+    assert cells_of("section 5.1", "column-by-column", "bstc")[:3] == ["56K", "64", "0"]
 
 
 ROW = (
@@ -182,6 +205,7 @@ def test_an_item_that_exists_has_no_problem() -> None:
         ("`docs`", "`dogs`", "there is no evidence dogs"),
         ("| whole |", "| absent |", "its state is 'absent'"),
         ("| whole |", "| partial: later |", "its state is 'partial: later'"),
+        ("| whole |", "| absent: later |", "its state is 'absent: later'"),
         ("1 whole", "2 whole", "the page does not say [1, 1, 0, 0]"),
         ("`simwarp verify --case mttkrp`, `docs`", "read", "no evidence"),
     ],

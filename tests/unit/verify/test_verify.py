@@ -144,6 +144,10 @@ def test_inputs_of_every_case_are_pinned():
         "bconv32 and bmms32",
         "1 images of Reals (7, 4, 3): Pool, Conv, Residual, Conv, Flatten, Dense; btc1 and mma",
         "1 images of BitPlanes (4, 5, 4): Conv, Conv, Flatten, Threshold, Dense; bconv32 and mma",
+        "2 images of Signs (2, 5, 98): Conv, Threshold, Conv, Threshold, Conv, Threshold, Flatten, "
+        "Dense, Threshold, Dense, Threshold, Dense; "
+        "bconv64 and bconv32 and bconv64 and btc1 and auto and bmm32",
+        "3 images of Signs (5, 5, 133): Pool, Conv, Threshold, Flatten, Dense; bconv64 and bmms64",
         "sgemm trans_a=N trans_b=N, alpha 0.0, beta -1.0, a 1 x 18 F, b 18 x 1 C, c 1 x 1 F, tiles of 5, "
         "H200, 1 x the least budget",
         "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
