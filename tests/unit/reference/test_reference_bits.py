@@ -122,7 +122,7 @@ def test_a_nan_scalar_is_refused():
     [np.complex64, np.complex128, bool, object, np.int16, np.int32, np.int64, np.uint8, np.uint32, "U1"],
 )
 def test_other_element_types_are_refused(dtype):
-    with pytest.raises(DtypeError, match=r"float64, float32, float16 and int8.*astype") as caught:
+    with pytest.raises(DtypeError, match=r"float64, float32, float16, bfloat16 and int8.*astype") as caught:
         binarize(np.ones((2, 2)).astype(dtype))
     assert isinstance(caught.value, TypeError)
 

@@ -159,7 +159,7 @@ def test_inputs_of_every_case_are_pinned():
         "advance batch, addend first, station 3",
         "conv2d, x (2, 4, 4, 2), w (1, 4, 1, 1), stride (2, 3), padding SAME, dilation (2, 1), groups 1,"
         " layout NCHW, bias True, activation None, pieces of 1 images, all rows, 4 channels, 1 filters, "
-        "5 x the least budget, exhaustive, depth 2, filters resident, float16, Everest",
+        "5 x the least budget, exhaustive, depth 2, filters resident, no reuse, float16, Everest",
         "conv2d, x (4, 4, 9, 3), w (15, 1, 4, 1), stride (3, 2), padding ((0, 0), (1, 1)), dilation (1, "
         "1), groups 3, layout NHWC, bias True, activation None, pieces of 3 images, 2 rows, 2 channels, "
         "1 filters, 2 x the least budget, steepest, depth 2, filters streamed, float32, Everest, "
