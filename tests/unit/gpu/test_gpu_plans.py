@@ -191,7 +191,7 @@ def test_each_device_has_its_own_plans():
     a, b = signs(3, 40), signs(40, 5, seed=1)
     for each in (one, other):
         np.testing.assert_array_equal(gpu.bmm(a, b, scheme="btc3", device=each), reference.bmm(a, b))
-    key = ("bmm", "btc3", "int32", False, "lsb", 1, False, 3, 5, 40, 1, 1)
+    key = ("bmm", "btc3", "int32", False, False, "lsb", 1, False, 3, 5, 40, 1, 1)
     assert "sm_80" in one.plans[key].ptx
     assert "sm_90" in other.plans[key].ptx
 
