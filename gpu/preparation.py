@@ -45,7 +45,7 @@ def prepare(
         For "a" and "b": whether the operand is the transpose of the matrix.
     kind : {"xnor", "and", "or"}
         For "a" and "b": what the bits of numbers are: their signs with "xnor", else 1 for what is not 0.
-        Prepared bits are bits: a product of any kind takes them.
+        Prepared bits are bits: a product of any kind takes them. Prepared signs are for "xnor" alone.
     device : Device, optional
         Default: the operand's own, or the first CUDA device.
 

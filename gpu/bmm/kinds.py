@@ -12,7 +12,7 @@ from gpu.bmm.threshold import rule_on_device
 from gpu.compile import Ptx, compile_file
 from gpu.device import Device, LaunchPlan, launch
 from gpu.host import ELEMENTS, Prepared, element_of, nan_flag, on_device, to_device
-from reference.errors import DtypeError, NotANumberError, SchemeError
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError
 from reference.types import PackedBits
 from reference.types.arguments import Kind, check_kind
 
@@ -29,6 +29,16 @@ def check_outputs(kind: Kind, thresholds: Any, flip: Any, dtype: Any, scales: An
             raise SchemeError(
                 f"{name} with kind='or'\na Boolean product is bits, 1 where any pair of bits is 1 in both\n"
                 f"leave {name} out, or say kind='and' for how many pairs are"
+            )
+
+
+def check_bits(kind: Kind, **operands: Any) -> None:
+    """Refuse operands that were prepared as signs for a product of bits."""
+    for name, x in operands.items():
+        if kind != "xnor" and getattr(x, "of_signs", False):
+            raise FormatError(
+                f"{name} was prepared as the signs of numbers\n"
+                f"a product with kind={kind!r} takes bits, 1 for what is not 0\nprepare it with kind={kind!r}"
             )
 
 

@@ -70,6 +70,8 @@ class PreparedMatrix(Prepared):
         and wgmma alike.
     first : "msb" or "lsb"
         The bit order of its words.
+    of_signs : bool
+        Whether its bits are the signs of numbers, which a product of bits refuses.
     lines, bits : int
         Rows of A or columns of B, and the length of the dot products.
     count : int
@@ -91,6 +93,7 @@ class PreparedMatrix(Prepared):
     scheme: str
     form: str
     first: First
+    of_signs: bool = False
     lines: int = field(init=False)
     bits: int = field(init=False)
     count: int = field(init=False)
@@ -107,7 +110,8 @@ class PreparedMatrix(Prepared):
         self.parts = ones[1] if len(ones) == 2 else len(ones)
         self.device = self.words.device
         self.arrays = (self.words,) if self.ones is None else (self.words, self.ones)
-        self.kind = self.role, self.scheme, self.first, self.transposed, self.shape, self.parts
+        which = self.role, self.scheme, self.first, self.transposed, self.of_signs
+        self.kind = *which, self.shape, self.parts
 
     def matrices(self, stack: tuple[int, ...]) -> Iterator[PreparedMatrix]:
         """The matrices of a stack; a single matrix as often as a stack has some."""
@@ -149,8 +153,10 @@ def prepare_matrix(
     device = in_stream(choose_device(device, x), None, x)
     lines, k = sizes_of(x, role, transpose)
     chosen = scheme_for(scheme, device, (lines, MANY, k), "int32", x)
-    x = x if kind == "xnor" else bits_on_device(x, role, device)
-    return placed(x, role, transpose, chosen, device)
+    if kind != "xnor":
+        return placed(bits_on_device(x, role, device), role, transpose, chosen, device)
+    signs = not isinstance(x, PackedBits | FsbBits)
+    return replace(placed(x, role, transpose, chosen, device), of_signs=signs)
 
 
 def operand(x: Any, name: Role, *, transposed: bool) -> Any:

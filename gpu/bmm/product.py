@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from gpu.bmm.kinds import bits_on_device, bits_on_host, check_outputs, rule_of_any
+from gpu.bmm.kinds import bits_on_device, bits_on_host, check_bits, check_outputs, rule_of_any
 from gpu.bmm.lines import clear_plan
 from gpu.bmm.output import Output, check_kind, kind_of, scales_on_device
 from gpu.bmm.packing import LARGEST
@@ -184,6 +184,7 @@ def _checked(
     kind: Kind,
 ) -> _Request:
     """The operands as matrices or stacks of them; refuse shapes that do not fit, and devices that differ."""
+    check_bits(kind, a=a, b=b)
     a, b = operand(a, "a", transposed=transposed[0]), operand(b, "b", transposed=transposed[1])
     (m, k), (n, k_of_b) = sizes_of(a, "a", transposed[0]), sizes_of(b, "b", transposed[1])
     if k != k_of_b:

@@ -8,7 +8,7 @@ import reference
 import simwarp
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import EVERY_SCHEME
-from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from support.offenders import every_case
 
 HOPPER, AMPERE, TURING = (9, 0), (8, 0), (7, 5)
@@ -201,3 +201,17 @@ def test_operands_without_bits_are_refused():
         gpu.prepare(np.ones((1, 2, 2, 3)), "x", kind="and", device=device)
     with pytest.raises(SchemeError, match="kind='nor'"):
         gpu.prepare(b, "b", kind="nor", device=device)
+
+
+@pytest.mark.parametrize("kind", ["and", "or"])
+def test_prepared_signs_are_refused_in_products_of_bits(kind):
+    """Also behind a recorded call with prepared bits of the same shape."""
+    device = simwarp.Device()
+    a, b = device.upload(np.eye(3, 40, dtype=np.int8)), np.eye(40, 5, dtype=np.int8)
+    bits, signs = (gpu.prepare(b, "b", kind=of, device=device) for of in (kind, "xnor"))
+    for _ in range(3):
+        gpu.bmm(a, bits, kind=kind)
+    with pytest.raises(FormatError, match=f"b was prepared as the signs of numbers\n.*\n.*kind='{kind}'"):
+        gpu.bmm(a, signs, kind=kind)
+    packed = gpu.prepare(reference.pack(b, layout="row"), "b", device=device)
+    gpu.bmm(a, packed, kind=kind)
