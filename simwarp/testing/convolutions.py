@@ -45,6 +45,9 @@ def conv_operands(
 ) -> st.SearchStrategy[ConvOperands]:
     """Images and filters of a convolution. Shrinks to zeros of the smallest geometry.
 
+    Filters shrink to 0 and -1 by turns, as on a chessboard, and exchanged where a word of channels begins: a
+    tap or word in the place of another is seen.
+
     Each operand is independently real or packed. Often all products of a filter have one sign, so that a sum
     is as large as it can be; most often where it has many products.
 
@@ -151,10 +154,21 @@ def _operand(
     alike = np.broadcast_to(signs, shape)
     if kind == "packed":
         packed = draw(packed_tensors(shape, layout=layout))
-        one = alike.astype(np.int8)
-        return reference.pack_tensor(one, layout=layout, word=packed.word) if sign else packed
+        if not sign and (images or packed.words.any()):
+            return packed
+        signs = alike.astype(np.int8) if sign else -1 - _by_turns(shape)
+        return reference.pack_tensor(signs, layout=layout, word=packed.word)
     real = parts.real(draw, (prod(outer), last), kind).reshape(shape)
-    return alike.astype(kind) if sign else real
+    if sign:
+        return alike.astype(kind)
+    return real if images or real.any() else _by_turns(shape).astype(kind)
+
+
+def _by_turns(shape: Sequence[int]) -> npt.NDArray[np.int8]:
+    """Filters (R, S, C, O) of 0 and -1: by turns over taps, exchanged where a word of channels begins."""
+    rows, columns, channels = np.indices(shape[:3])
+    begins = (channels > 0) & (channels % 32 == 0)
+    return np.broadcast_to(-((rows + columns + begins) % 2)[..., None], shape).astype(np.int8)
 
 
 def _signs(count: int) -> st.SearchStrategy[npt.NDArray[np.int8]]:

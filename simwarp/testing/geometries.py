@@ -104,7 +104,9 @@ def _by_number(draw: st.DrawFn, known: Geometry | None) -> Geometry:
     """Draw the numbers of a geometry one by one, or those of a known one.
 
     Hypothesis shrinks a failing geometry of a class by first drawing the same numbers without the class,
-    because a number that is in both ranges stays as it is.
+    because a number that is in both ranges stays as it is. It then lowers one number at a time. What a bug
+    needs stays while another number is lowered, because columns follow from rows and taps, channels from
+    products, and padding from its kind.
     """
 
     def number(low: int, high: int, value_in: Callable[[Geometry], int]) -> int:
@@ -114,25 +116,88 @@ def _by_number(draw: st.DrawFn, known: Geometry | None) -> Geometry:
         return number(low, high, lambda g: value_in(g)[0]), number(low, high, lambda g: value_in(g)[1])
 
     batch = number(1, 9, lambda g: g.images[0])
+    kind = _KINDS[number(0, len(_KINDS) - 1, _kind_of)]
     more = profiles.more_pixels()
     size = pair(1, _MOST_PIXELS + more, lambda g: (g.images[1], g.images[2]))
-    taps = pair(1, 17, lambda g: (g.filters[0], g.filters[1]))
-    channels = number(1, 5000, lambda g: g.filters[2])
+    rows = number(1, _MOST_TAPS, lambda g: g.filters[0])
+    taps = number(1, _MOST_TAPS**2, lambda g: prod(g.filters[:2]))
+    products = number(1, _MOST_TAPS**2 * _MOST_CHANNELS, lambda g: prod(g.filters[:3]))
     filters = number(1, 40, lambda g: g.filters[3])
     stride, dilation = pair(1, 64, lambda g: g.stride), pair(1, 64, lambda g: g.dilation)
-    is_same = number(0, 1, lambda g: int(g.padding == "SAME")) == 1
-    rows, columns = pair(0, 64, lambda g: g.pads[0]), pair(0, 64, lambda g: g.pads[1])
-    padding = "SAME" if is_same else (rows, columns) if any((*rows, *columns)) else "VALID"
-    geometry = Geometry((batch, *size, channels), (*taps, channels, filters), stride, padding, dilation)
-    if known is None:
-        if not is_same:  # an image that the window fits into
-            fits = zip(size, geometry.spans, geometry.pads, strict=True)
-            size = pair_of(max(n, span - sum(pads)) for n, span, pads in fits)
-            geometry = replace(geometry, images=(batch, *size, channels))
-        assume(max(*size, *geometry.out) <= _MOST_PIXELS + more)
-        assume(taps_of_windows(geometry) <= MOST_LARGE_TAPS * (1 + more**2))
-        assume(_work(geometry) <= _MOST_WORK * (1 + more**2))
+    pads = pair(0, 64, lambda g: g.pads[0]), pair(0, 64, lambda g: g.pads[1])
+    if known is not None:
+        return known
+    rows, columns, channels = _filters(kind, rows, taps, products)
+    shape = rows, columns, channels, filters
+    same = Geometry((batch, *size, channels), shape, stride, "SAME", dilation)
+    geometry = _padded(same, kind, pads)
+    assume(max(*geometry.images[1:3], *geometry.out) <= _MOST_PIXELS + more)
+    assume(taps_of_windows(geometry) <= MOST_LARGE_TAPS * (1 + more**2))
+    assume(_work(geometry) <= _MOST_WORK * (1 + more**2))
     return geometry
+
+
+_KINDS = ("VALID", "many products", "small window", "beside the image", "SAME", "explicit")
+"""Kinds of windows and padding, the simplest first.
+
+``many products`` is the smallest window of one row for the products, without padding; ``small window`` any
+padding about few taps; ``beside the image`` as many columns on the right as the window has, which has as few
+rows as it can: one window is wholly outside. Numbers that a kind does not use stay large enough for kinds
+before it.
+"""
+_SMALL_WINDOW, _MANY_PRODUCTS = 4, 2**14
+
+
+def _kind_of(geometry: Geometry) -> int:
+    taps, products = prod(geometry.filters[:2]), prod(geometry.filters[:3])
+    if geometry.padding == "SAME":
+        kind = "SAME"
+    elif any(map(any, geometry.pads)):
+        kind = "small window" if taps <= _SMALL_WINDOW else "explicit"
+    else:
+        kind = "VALID" if products <= _MANY_PRODUCTS else "explicit"
+    return _KINDS.index(kind)
+
+
+def _filters(kind: str, rows: int, taps: int, products: int) -> tuple[int, int, int]:
+    """The rows, columns and channels of filters."""
+    assume(taps >= rows)
+    columns = min(taps // rows, _MOST_TAPS)
+    if kind == "VALID":
+        assume(products <= _MANY_PRODUCTS)
+    elif kind == "small window":
+        assume(rows * columns <= _SMALL_WINDOW)
+    elif kind == "beside the image":
+        fewest = -(-taps // _MOST_TAPS)
+        assume(fewest <= rows)
+        rows, columns = fewest, -(-taps // fewest)
+    elif kind == "many products":
+        fewest = -(-products // _MOST_CHANNELS)
+        assume(fewest <= min(_MOST_TAPS, taps))
+        return 1, fewest, -(-products // fewest)
+    return rows, columns, min(max(products // (rows * columns), 1), _MOST_CHANNELS)
+
+
+def _padded(same: Geometry, kind: str, pads: tuple[Pair, Pair]) -> Geometry:
+    """A geometry with padding of a kind, over an image that the window fits into."""
+    if kind == "SAME":
+        assume(_covers(pads, same.pads) or _covers(pads[::-1], same.pads))
+        return same
+    if kind == "beside the image":
+        assume(any(map(any, pads)))
+        pads = (0, 0), (0, same.spans[1])
+    elif kind in ("VALID", "many products"):
+        pads = (0, 0), (0, 0)
+    fits = zip(same.images[1:3], same.spans, pads, strict=True)
+    size = pair_of(max(n, span - sum(around)) for n, span, around in fits)
+    batch, _, _, channels = same.images
+    return replace(same, images=(batch, *size, channels), padding=pads if any(map(any, pads)) else "VALID")
+
+
+def _covers(pads: tuple[Pair, ...], others: tuple[Pair, ...]) -> bool:
+    """Whether there is padding on each side where there is some of others."""
+    sides = zip((*pads[0], *pads[1]), (*others[0], *others[1]), strict=True)
+    return all(n > 0 or other == 0 for n, other in sides)
 
 
 def _work(geometry: Geometry) -> int:
@@ -146,5 +211,5 @@ _SEED = [st.tuples(*[st.integers(0, 255)] * count) for count in range(1, 6) for 
 of the same kind. Tuples of several lengths are several kinds, so that most such examples have a new seed."""
 _HARD = (*LARGE_CLASSES[1:4], "window of one line", *LARGE_CLASSES[-1:] * 2)
 """Classes of which only a few members expose a bug."""
-_MOST_PIXELS, _MOST_WORK = 40, 5 * 10**7
-"""The limits of all classes: rows or columns of an image or an output, and work."""
+_MOST_PIXELS, _MOST_WORK, _MOST_TAPS, _MOST_CHANNELS = 40, 5 * 10**7, 17, 5000
+"""The limits of all classes: rows or columns of an image or an output, work, rows or columns of taps."""
