@@ -8,16 +8,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "h200"
 LATENCY_MARKER = re.compile(r"<!-- latency (\d+) -->")
 """A figure of BTC."""
 LATENCIES = RESULTS / "latency.json"
 """What ``simwarp probe latency --device cuda --json`` printed."""
+POOLING_MARKER = "<!-- pooling costs -->"
+SHARES = (0.5, 0.9, 0.99)
+"""Of bits that are 1."""
 SHOWN = ("sectors", "lines", "wavefronts", "depth", "cycles", "cycles_again", "fence_cycles")
 
 
 def filled(markdown: str) -> str:
     """Put the tables where a page asks for them."""
+    markdown = markdown.replace(POOLING_MARKER, pooling_table()) if POOLING_MARKER in markdown else markdown
     return LATENCY_MARKER.sub(lambda found: latency_table(int(found[1])), markdown)
 
 
@@ -34,6 +40,25 @@ def latency_table(figure: int) -> str:
     for row in rows:
         cells = [f"`{row['instruction'].split('.sync')[0]}`", row[size], *(_cell(row[n]) for n in columns)]
         lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def pooling_table() -> str:
+    """What warps execute in three ways of pooling, by the part of the bits that are 1."""
+    listings, rng = import_module("simwarp.listings"), np.random.default_rng(62)
+    x, w = (rng.choice([-1.0, 1.0], shape) for shape in ((1, 8, 8, 64), (3, 3, 64, 64)))
+    sums = listings.bconv32(x, w)
+    lines = [
+        "| bits that are 1 | way | warps | steps | of each warp | lanes busy | atomics |",
+        "|---" * 7 + "|",
+    ]
+    for share in SHARES:
+        thresholds = np.quantile(sums, 1 - share, axis=(0, 1, 2)).astype(np.int64)
+        for way, warps in (("window", 16), ("pruned", 16), ("atomic", 64)):
+            costs = listings.pooling_costs(x, w, thresholds, way=way)
+            cells = (f"{costs.steps:,}", f"{costs.steps / warps:.0f}", f"{costs.busy:.1%}")
+            atomics = costs.operations["atomics"]
+            lines.append(f"| {share:.0%} | `{way}` | {warps} | {' | '.join(cells)} | {atomics} |")
     return "\n".join(lines)
 
 

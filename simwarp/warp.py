@@ -54,6 +54,7 @@ match, reduce and shuffle functions.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import linecache
@@ -209,6 +210,27 @@ class Warp:
         self.active = active
         # the value for the argument ``active`` of simwarp.lanes
         self._executing = None if active.all() else active
+
+    def as_block(self, block: tuple[int, ...], grid: tuple[int, ...]) -> Warp:
+        """The same warp, which computes what this block of this grid would (BSTC's warp delegation).
+
+        Its active lanes are those of this moment. Faults name the given block, since that is the task.
+
+        Examples
+        --------
+        >>> def fill(warp, x):
+        ...     warp.store(x, warp.block.x, np.int32(warp.block.x))
+        >>> def delegated(warp, x):
+        ...     for task in range(warp.block.x, 5, warp.grid.x):
+        ...         fill(warp.as_block((task, 0, 0), (5, 1, 1)), x)
+        >>> x = GlobalArray("x", 5, np.int32)
+        >>> launch(delegated, 2, 32, x)
+        >>> x.numpy().tolist()
+        [0, 1, 2, 3, 4]
+        """
+        other = copy.copy(self)
+        other.block, other.grid = Xyz(*block), Xyz(*grid)
+        return other
 
     # Divergence
 
