@@ -49,6 +49,7 @@ def defined(images, layers):
     return bnn.run(bnn.Network("test", source, tuple(built), scale, offset), images.astype(np.float32)).sums
 
 
+@pytest.mark.at_most(2)
 @pytest.mark.parametrize("sizes", [(5, 3), (33, 40, 2), (40, 33, 34, 4)])
 def test_dense_networks_give_the_same_sums_on_any_number_of_blocks(sizes):
     images = signs(35, sizes[0])
@@ -59,7 +60,8 @@ def test_dense_networks_give_the_same_sums_on_any_number_of_blocks(sizes):
         np.testing.assert_array_equal(sbnn32(images, layers, blocks=blocks), expected)
 
 
-@pytest.mark.parametrize("way", ["window", "pruned", "atomic"])
+@pytest.mark.at_most(1)
+@pytest.mark.parametrize("way", ["pruned", "window", "atomic"])
 def test_convolutions_with_pooling_and_dense_layers_in_one_launch(way):
     images = signs(1, 5, 6, 3)
     layers = [

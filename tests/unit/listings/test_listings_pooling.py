@@ -115,6 +115,8 @@ def test_windows_and_ways_that_do_not_exist_are_refused():
 def test_the_page_has_a_row_for_each_way_and_share(monkeypatch):
     made = page_module("page_microbenchmarks")
     monkeypatch.setattr(made, "SHARES", (0.9,))
+    monkeypatch.setattr(made, "POOLED", ((1, 2, 4, 5), (1, 1, 5, 3)))
     head, _, *rows = made.filled("<!-- pooling costs -->").splitlines()
     assert [row.split("`")[1] for row in rows] == list(WAYS)
+    assert [row.split("|")[3].strip() for row in rows] == ["2", "2", "8"]
     assert len({row.count("|") for row in (head, *rows)}) == 1
