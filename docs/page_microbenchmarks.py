@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,7 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "h200"
-LATENCY_MARKER = re.compile(r"<!-- latency (\d+) -->")
-"""A figure of BTC."""
+LATENCY_MARKER = re.compile("<!-- latency of (loads|stores|products) -->")
 LATENCIES = RESULTS / "latency.json"
 """What ``simwarp probe latency --device cuda --json`` printed."""
 OPTIONS_MARKER = re.compile("<!-- bstc options (bypass|counters|warps|approach) -->")
@@ -26,30 +26,90 @@ SHARES = (0.5, 0.9, 0.99)
 """Of bits that are 1."""
 POOLED = (1, 8, 8, 64), (3, 3, 64, 64)
 """Image and filters."""
-SHOWN = ("sectors", "lines", "wavefronts", "depth", "cycles", "cycles_again", "fence_cycles")
+PRODUCTS = (1, 2, 4, 8, 16)
 
 
 def filled(markdown: str) -> str:
     """Put the tables where a page asks for them."""
     markdown = markdown.replace(POOLING_MARKER, pooling_table()) if POOLING_MARKER in markdown else markdown
     markdown = OPTIONS_MARKER.sub(lambda found: options_table(found[1]), markdown)
-    return LATENCY_MARKER.sub(lambda found: latency_table(int(found[1])), markdown)
+    return LATENCY_MARKER.sub(lambda found: LATENCY_TABLES[found[1]](), markdown)
 
 
-def latency_table(figure: int) -> str:
-    """What the simulator counts of each access or chain of a figure, and cycles of an H200 if recorded."""
-    counted = import_module("simwarp.lab.probe.latency").latencies(import_module("simwarp").Device(), figure)
+def _latencies(figure: int, at: Sequence[int] = ()) -> dict[tuple[str, int], dict[str, Any]]:
+    """The rows of a figure of BTC, by instruction and size; with an H200's cycles if they are recorded."""
+    latencies, device = (
+        import_module("simwarp.lab.probe.latency").latencies,
+        import_module("simwarp").Device(),
+    )
     recorded = json.loads(LATENCIES.read_text())["rows"] if LATENCIES.exists() else []
-    timed = {_key(row): row for row in recorded}
-    rows = [row | timed.get(_key(row), {}) for row in counted]
-    size = "products" if "products" in rows[0] else "ldm"
-    columns = [name for name in SHOWN if name in rows[0]]
-    head = ["instruction", size, *(name.replace("_", " ") for name in columns)]
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in rows:
-        cells = [f"`{row['instruction'].split('.sync')[0]}`", row[size], *(_cell(row[n]) for n in columns)]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
+    timed = {_key(row): row for row in recorded if figure in row["figures"]}
+    return {_key(row): row | timed.get(_key(row), {}) for row in latencies(device, figure, at=at)}
+
+
+def _key(row: dict[str, Any]) -> tuple[str, int]:
+    return row["instruction"], row.get("ldm", row.get("products"))
+
+
+def loads() -> str:
+    """Loads of a bit tile by stride: figures 2 to 5."""
+    counted = list(_latencies(2).values())
+    columns = {
+        "ldm": [row["ldm"] for row in counted],
+        **{name: [row[name] for row in counted] for name in ("sectors", "lines", "wavefronts")},
+        "cycles from L2": _cycles(counted),
+        "from L1": _cycles(counted, "cycles_again"),
+    }
+    if LATENCIES.exists():
+        shared = _latencies(3)
+        for name in dict.fromkeys(instruction for instruction, _ in shared):
+            rows = [row for (instruction, _), row in shared.items() if instruction == name]
+            columns[f"shared, `{name.partition('.sync')[0]}`"] = _cycles(rows)
+    return _table(columns)
+
+
+def stores() -> str:
+    """Stores of a tile of int32 by stride: figures 6 to 9."""
+    counted, shared = (list(_latencies(figure).values()) for figure in (6, 7))
+    return _table(
+        {
+            "ldm": [row["ldm"] for row in counted],
+            **{name: [row[name] for row in counted] for name in ("sectors", "lines", "wavefronts")},
+            "cycles with a fence": _cycles(counted),
+            "the fence alone": _cycles(counted, "fence_cycles"),
+            "shared": _cycles(shared),
+            "its fence": _cycles(shared, "fence_cycles"),
+        }
+    )
+
+
+def products() -> str:
+    """Products of one accumulator, and of one each: figures 10 to 13."""
+    same, different = _latencies(10, PRODUCTS), _latencies(11, PRODUCTS)
+    return _table(
+        {
+            "instruction": [f"`{name.partition('.row')[0]}`" for name, _ in same],
+            "products": [count for _, count in same],
+            "chain, one accumulator": [row["depth"] for row in same.values()],
+            "cycles": _cycles(list(same.values())),
+            "chain, one each": [row["depth"] for row in different.values()],
+            "their cycles": _cycles(list(different.values())),
+        }
+    )
+
+
+LATENCY_TABLES = {"loads": loads, "stores": stores, "products": products}
+
+
+def _cycles(rows: Sequence[dict[str, Any]], name: str = "cycles") -> list[str]:
+    return [f"{row[name]:.1f}" for row in rows if name in row]
+
+
+def _table(columns: Mapping[str, Sequence[Any]]) -> str:
+    """A table of the columns that have numbers."""
+    shown = {name: cells for name, cells in columns.items() if cells}
+    lines = [shown, ["---"] * len(shown), *zip(*shown.values(), strict=True)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def pooling_table() -> str:
@@ -109,11 +169,3 @@ def _option(row: dict[str, Any]) -> list[str]:
         f"{without:.1f} {unit}",
         verdict,
     ]
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["instruction"], row.get("ldm"), row.get("products"), row.get("accumulators")
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.1f}" if isinstance(value, float) else str(value)

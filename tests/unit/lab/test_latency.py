@@ -136,13 +136,25 @@ def test_the_command_prints_a_table_or_rows(capsys, monkeypatch):
 
 def test_the_page_shows_counts_and_cycles_once_they_are_recorded(monkeypatch, tmp_path):
     made = page_module("page_microbenchmarks")
-    monkeypatch.setattr("simwarp.lab.probe.latency.LOAD_STRIDES", (128, 384))
+    for name, at in (("LOAD_STRIDES", (384,)), ("STORE_STRIDES", (12,)), ("PRODUCTS", (2,))):
+        monkeypatch.setattr(f"simwarp.lab.probe.latency.{name}", at)
+    monkeypatch.setattr(made, "PRODUCTS", (2,))
     recorded = tmp_path / "latency.json"
     monkeypatch.setattr(made, "LATENCIES", recorded)
-    table = made.filled("<!-- latency 2 -->")
-    assert table.endswith("| `wmma.load.a` | 384 | 8 | 3 | 1 |")
-    recorded.write_text(json.dumps({"rows": latencies(SyntheticChip(), 2, launches=1)}))
-    assert made.filled("<!-- latency 4 -->").endswith("| `wmma.load.a` | 384 | 8 | 3 | 1 | 10.0 | 1.0 |")
+    kinds = "loads", "stores", "products"
+    counted = [made.filled(f"<!-- latency of {kind} -->").splitlines() for kind in kinds]
+    assert [lines[2] for lines in counted] == [
+        "| 384 | 8 | 3 | 1 |",
+        "| 12 | 12 | 3 | 4 |",
+        "| `wmma.mma.and.popc.sync.aligned` | 2 | 2 | 1 |",
+    ]
+    recorded.write_text(json.dumps({"rows": latencies(SyntheticChip(), launches=1)}))
+    timed = [made.filled(f"<!-- latency of {kind} -->").splitlines() for kind in kinds]
+    assert [lines[2] for lines in timed] == [
+        "| 384 | 8 | 3 | 1 | 10.0 | 1.0 | 1.0 | 1.0 |",
+        "| 12 | 12 | 3 | 4 | 10.0 | 10.0 | 10.0 | 10.0 |",
+        "| `wmma.mma.and.popc.sync.aligned` | 2 | 2 | 2.0 | 1 | 2.0 |",
+    ]
 
 
 @pytest.mark.slow
