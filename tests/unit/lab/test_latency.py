@@ -157,6 +157,15 @@ def test_the_page_shows_counts_and_cycles_once_they_are_recorded(monkeypatch, tm
     ]
 
 
+def test_the_table_of_all_results_leaves_latencies_out(monkeypatch, tmp_path):
+    made = page_module("page_results")
+    monkeypatch.setattr(made, "ROOT", tmp_path)
+    folder = tmp_path / "benchmarks" / "results" / "h200"
+    folder.mkdir(parents=True)
+    (folder / "latency.json").write_text(json.dumps({"rows": latencies(SyntheticChip(), 2, at=(128,))}))
+    assert made.filled(made.RESULTS_MARKER) == made.RESULTS_HEADER
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0), (9, 0)])
