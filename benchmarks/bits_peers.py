@@ -1,4 +1,4 @@
-"""The peers that `bits.py` measures in the same run: torch's libraries, CUTLASS, and fp-cuda's kernel.
+"""The peers that `bits.py` measures in the same run: torch's, CUTLASS's, fp-cuda's, and rivals of our own.
 
 CUTLASS's headers and fp-cuda's source are not part of this repository; nvcc compiles them at run time.
 """
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bits_cases import BATCH, SIDE, WINDOW, Case, bits_of, burst, integer_product, launch_of, sets_of, some_of
+from bits_cases import BATCH, SIDE, WINDOW, Case, bits_of, burst, launch_of, sets_of
+from bits_rivals import U4, BitProduct, Xnor
 
 from gpu.device import LaunchPlan
 from reference.devices.tensor_map import TensorMap
@@ -65,7 +66,7 @@ class Peers:
             speeds["CUTLASS b1"] = max(self._speed(case) for case.tile in range(case.tiles))
         if ptx := self._found("fp-cuda"):
             speeds["fp-cuda"] = self._speed(FpCuda(self._device, ptx, n))
-        return speeds
+        return speeds | {"xnor": self._speed(Xnor(self._device, n)), "u4": self._speed(U4(self._device, n))}
 
     def _convolutions(self, channels: int) -> dict[str, float]:
         """Convolutions of the images and filters of `bits_cases.Convolution`."""
@@ -137,30 +138,6 @@ def _graph_time(works: list[Callable[[], Any]], *, short: bool) -> float:
 
 
 # ---- products of bits ------------------------------------------------------------------------------
-
-
-class BitProduct(Case):
-    """A product of n lines of n bits by as many, whose entries count the bits of a & b."""
-
-    def __init__(self, what: str, n: int) -> None:
-        self.n, self.operations = n, 2.0 * n**3
-        random = np.random.default_rng()
-        shape = (n, -(-n // 128) * 4)
-        self.host = [
-            [random.integers(0, 2**32, shape, dtype=np.uint32) for _ in "ab"]
-            for _ in range(sets_of(8 * shape[0] * shape[1]))
-        ]
-        super().__init__(f"{what}, {n} x {n}", list(self.on_device()))
-        self.quick(n <= 4096)
-
-    def on_device(self) -> Iterator[Any]:
-        """The launch for each set of operands."""
-        raise NotImplementedError
-
-    def counts(self) -> tuple[Any, Any]:
-        """The indices of some rows of the first set's product, and their counts."""
-        rows, (a, b) = some_of(self.n), self.host[0]
-        return rows, integer_product(*(bits_of(x, self.n).astype(np.int8) for x in (a[rows], b)))
 
 
 class Cutlass(BitProduct):

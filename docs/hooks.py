@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import page_microbenchmarks
 import page_papers
 import page_pictures
 import page_results
@@ -68,7 +69,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = KERNELS_MARKER.sub(lambda found: kernels_of(found[1]), markdown)
-    markdown = page_pictures.filled(page_papers.filled(page_results.filled(markdown)))
+    for pages in (page_results, page_papers, page_microbenchmarks, page_pictures):
+        markdown = pages.filled(markdown)
     return NAMES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
 
 

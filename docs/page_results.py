@@ -94,6 +94,7 @@ def filled(markdown: str) -> str:
             *(ROOT / "benchmarks" / "results").rglob("door-torch*.json"),
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
+            *(ROOT / "benchmarks" / "results").rglob("latency*.json"),
             BOTH_RESULTS,
             *(ROOT / "benchmarks" / "results" / "tensors").glob("*.json"),
         }

@@ -34,6 +34,17 @@ does not execute it is poison, 0xA5 bytes, so that its use is visible.
 >>> x.numpy()[:3].tolist()
 [63, 62, 61]
 
+In a cooperative launch ``yield GRID`` waits for all warps of all blocks, CUDA's ``grid.sync()``.
+
+>>> def total(warp, x, sums):
+...     warp.atomic_add(sums, 0, warp.load(x, warp.block.x * 32 + warp.lane))
+...     yield GRID
+...     warp.store(x, warp.block.x * 32 + warp.lane, warp.load(sums, 0))
+>>> x, sums = GlobalArray.of("x", np.arange(96)), GlobalArray.of("sums", np.zeros(1, np.int64))
+>>> launch(total, 3, 32, x, sums, cooperative=True)
+>>> x.numpy()[::40].tolist()
+[4560, 4560, 4560]
+
 *Faults* (`simwarp.faults`) report undefined behaviour: they name the kernel, the block, the warp, the
 lane and the line of Python.
 
@@ -43,16 +54,16 @@ match, reduce and shuffle functions.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import linecache
 import math
 import operator
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -63,7 +74,6 @@ from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp import lanes
 from simwarp.arrays import Array, GlobalArray, SharedArray
 from simwarp.faults import (
-    BarrierFault,
     InactiveSource,
     KernelFault,
     LaunchError,
@@ -73,8 +83,9 @@ from simwarp.faults import (
 )
 from simwarp.lanes import ALL_LANES, LANE, LANE_BIT, WARP_SIZE, Reduction, ShuffleMode
 from simwarp.memory import POISON
+from simwarp.warp_barriers import Barrier, Block, run_together, word_of
 
-__all__ = ["Array", "Extent", "GlobalArray", "SharedArray", "Warp", "Xyz", "launch", "watch"]
+__all__ = ["GRID", "Array", "Extent", "GlobalArray", "SharedArray", "Warp", "Xyz", "launch", "watch"]
 
 
 def __dir__() -> list[str]:
@@ -86,13 +97,17 @@ Register: TypeAlias = npt.NDArray[Any]
 PerLane: TypeAlias = Any
 """A register, or one number for all lanes."""
 
+_OF_BITS = ("_and", "_or", "_xor")
+"""Ends of the names of atomic operations on bits."""
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 BLOCK_LIMITS = (1024, 1024, 64)
 MAX_THREADS = 1024
 """The most threads in a block."""
 
+GRID = Barrier.GRID
+"""What a kernel yields to wait for the whole grid; see `launch`."""
+
 T = TypeVar("T")
-_Run: TypeAlias = "GeneratorType[Any, Any, Any]"
 
 
 class Xyz(NamedTuple, Generic[T]):
@@ -196,6 +211,27 @@ class Warp:
         # the value for the argument ``active`` of simwarp.lanes
         self._executing = None if active.all() else active
 
+    def as_block(self, block: tuple[int, ...], grid: tuple[int, ...]) -> Warp:
+        """The same warp, which computes what this block of this grid would (BSTC's warp delegation).
+
+        Its active lanes are those of this moment. Faults name the given block, since that is the task.
+
+        Examples
+        --------
+        >>> def fill(warp, x):
+        ...     warp.store(x, warp.block.x, np.int32(warp.block.x))
+        >>> def delegated(warp, x):
+        ...     for task in range(warp.block.x, 5, warp.grid.x):
+        ...         fill(warp.as_block((task, 0, 0), (5, 1, 1)), x)
+        >>> x = GlobalArray("x", 5, np.int32)
+        >>> launch(delegated, 2, 32, x)
+        >>> x.numpy().tolist()
+        [0, 1, 2, 3, 4]
+        """
+        other = copy.copy(self)
+        other.block, other.grid = Xyz(*block), Xyz(*grid)
+        return other
+
     # Divergence
 
     @contextmanager
@@ -278,7 +314,7 @@ class Warp:
         """Add each active lane's ``values`` to ``array[index]``; lanes may share an index.
 
         Lanes of a warp, and warps of a launch, add in ascending order, one of the orders that hardware may
-        choose. Unlike ``atomicAdd`` it returns nothing, as ``red`` in PTX.
+        choose. Unlike ``atomicAdd`` it returns nothing, as ``red`` in PTX. So do the other atomic operations.
 
         Parameters
         ----------
@@ -305,13 +341,52 @@ class Warp:
         >>> sums.numpy().tolist()
         [48, 48]
         """
-        at, offered = self._index(array, index), self._offered("atomic_add", array, values)
+        self._update("atomic_add", np.add, array, index, values)
+
+    def atomic_min(self, array: Array, index: PerLane, values: PerLane) -> None:
+        """``atomicMin``: the smaller of the element and each active lane's value. See `atomic_add`."""
+        self._update("atomic_min", np.minimum, array, index, values)
+
+    def atomic_max(self, array: Array, index: PerLane, values: PerLane) -> None:
+        """``atomicMax``: the larger of the element and each active lane's value. See `atomic_add`."""
+        self._update("atomic_max", np.maximum, array, index, values)
+
+    def atomic_and(self, array: Array, index: PerLane, values: PerLane) -> None:
+        """``atomicAnd``: clear the bits that are 0 in an active lane's value. See `atomic_add`.
+
+        Of integers; other elements are a DtypeError. So are those of `atomic_or` and `atomic_xor`.
+        """
+        self._update("atomic_and", np.bitwise_and, array, index, values)
+
+    def atomic_or(self, array: Array, index: PerLane, values: PerLane) -> None:
+        """``atomicOr``: set the bits that are 1 in an active lane's value. See `atomic_and`.
+
+        Examples
+        --------
+        >>> word = GlobalArray.of("word", np.zeros(1, np.uint32))
+        >>> launch(lambda warp: warp.atomic_or(word, 0, np.uint32(1) << warp.lane), 1, 4)
+        >>> word.numpy().tolist()
+        [15]
+        """
+        self._update("atomic_or", np.bitwise_or, array, index, values)
+
+    def atomic_xor(self, array: Array, index: PerLane, values: PerLane) -> None:
+        """``atomicXor``: flip the bits that are 1 in an active lane's value. See `atomic_and`."""
+        self._update("atomic_xor", np.bitwise_xor, array, index, values)
+
+    def _update(self, name: str, function: np.ufunc, array: Array, index: PerLane, values: PerLane) -> None:
+        if name.endswith(_OF_BITS) and array.dtype.kind not in "iu":
+            raise DtypeError(
+                f"{name} to {array.name}\nit has elements of {array.dtype}, and bits are those of integers\n"
+                "give an array of integers, perhaps by view"
+            )
+        at, offered = self._index(array, index), self._offered(name, array, values)
         with self._located(array, at):
             held = array.memory.load(array.addresses(at), array.dtype)
             _, first, which = np.unique(at, return_index=True, return_inverse=True)
-            sums = held[first]
-            np.add.at(sums, which, offered)
-            array.memory.store(array.addresses(at), sums[which])
+            updated = held[first]
+            function.at(updated, which, offered)
+            array.memory.store(array.addresses(at), updated[which])
         self._note_store(array, at)
 
     # Across lanes
@@ -447,7 +522,7 @@ class Warp:
             state = present if self.alive[source] else "has exited"
             fault = InactiveSource(
                 f"{name} reads lane {source}, which {state}",
-                f"{_hex_mask(mask, reader)}, executing {_word_of(self.active):#010x}",
+                f"{_hex_mask(mask, reader)}, executing {word_of(self.active):#010x}",
                 "read a lane that executes the shuffle with the same mask",
             )
             raise self.place(fault, reader)
@@ -463,7 +538,7 @@ class Warp:
             lane = int(outside.argmax())
             fault = MemberMaskFault(
                 f"{name} executed by a lane that is not in its own member mask",
-                f"{_hex_mask(mask, lane)}, executing {_word_of(self.active):#010x}",
+                f"{_hex_mask(mask, lane)}, executing {word_of(self.active):#010x}",
                 "name every lane that executes the operation in its mask",
             )
             raise self.place(fault, lane)
@@ -475,7 +550,7 @@ class Warp:
             how = "executes it with another mask" if self.active[missing] else "never executes it"
             fault = MemberMaskFault(
                 f"{name} waits for a lane that {how}: a deadlock on hardware",
-                f"lane {lane} has {_hex_mask(mask, lane)}, executing {_word_of(self.active):#010x}",
+                f"lane {lane} has {_hex_mask(mask, lane)}, executing {word_of(self.active):#010x}",
                 "leave the lane out of the mask, or let it execute the operation with the same mask",
             )
             raise self.place(fault, missing)
@@ -548,10 +623,6 @@ def _poison(dtype: np.dtype[Any]) -> Register:
     return octets.astype(np.bool_) if dtype.kind == "b" else octets.view(dtype)
 
 
-def _word_of(active: npt.NDArray[np.bool_]) -> int:
-    return int(lanes.ballot(active).value[0])
-
-
 def _hex_mask(mask: PerLane, lane: int) -> str:
     return f"mask {int(np.broadcast_to(mask, WARP_SIZE)[lane]):#010x}"
 
@@ -567,15 +638,18 @@ def launch(
     block: Extent,
     *args: object,
     shared: Mapping[str, tuple[npt.DTypeLike, Extent]] | None = None,
+    cooperative: bool = False,
 ) -> None:
     """Run a kernel: ``kernel<<<grid, block>>>(*args)``.
 
-    Blocks run one after another; the warps of a block run one after another from barrier to barrier.
+    Blocks run one after another; the warps of a block run one after another from barrier to barrier. The
+    blocks of a cooperative launch do so from barrier to barrier of the grid.
 
     Parameters
     ----------
     kernel : callable
-        ``kernel(warp, *args)``. With barriers, a generator function with ``yield`` for each.
+        ``kernel(warp, *args)``. With barriers, a generator function with ``yield`` for each of the block, and
+        ``yield GRID`` for each of the grid.
     grid, block : int or up to three of them, (x, y, z)
         Blocks, and threads of a block. Thread (x, y, z) is number ``x + X * (y + Y * z)``; 32 consecutive
         threads make a warp, and the surplus lanes of the last warp have exited.
@@ -583,17 +657,21 @@ def launch(
         Numbers and `GlobalArray`.
     shared : mapping of name to (dtype, shape)
         Each block's shared memory, ``warp.shared[name]``.
+    cooperative : bool, default False
+        All blocks run at once, so that they can wait for one another.
 
     Raises
     ------
     LaunchError
         For a grid or block that CUDA would refuse, and for NumPy arrays among ``args``.
     KernelFault
-        For undefined behaviour of the kernel, with its place.
+        For undefined behaviour of the kernel, with its place: a `BarrierFault` where a barrier is not reached
+        by all warps of its block, or all blocks of the grid; `NotCooperative` for ``yield GRID`` in a launch
+        that is not cooperative.
 
     Notes
     -----
-    Source: CUDA C++ Programming Guide, thread hierarchy and execution configuration.
+    Source: CUDA C++ Programming Guide, thread hierarchy, execution configuration and grid synchronization.
 
     Examples
     --------
@@ -619,47 +697,20 @@ def launch(
             )
     code = getattr(inspect.unwrap(kernel), "__code__", None)
     common = _Launch(getattr(kernel, "__name__", type(kernel).__name__), code, grid, block)
-    for z, y, x in itertools.product(*(range(n) for n in reversed(grid))):
-        arrays = {name: SharedArray(name, shape, dtype) for name, (dtype, shape) in (shared or {}).items()}
-        warps = [Warp(common, Xyz(x, y, z), i, arrays) for i in range(-(-threads // WARP_SIZE))]
-        _run_block(kernel, warps, args)
 
+    def blocks() -> Iterator[Block]:
+        for z, y, x in itertools.product(*(range(n) for n in reversed(grid))):
+            arrays = {
+                name: SharedArray(name, shape, dtype) for name, (dtype, shape) in (shared or {}).items()
+            }
+            warps = [Warp(common, Xyz(x, y, z), i, arrays) for i in range(-(-threads // WARP_SIZE))]
+            yield Block(kernel, warps, args)
 
-def _run_block(kernel: Callable[..., object], warps: list[Warp], args: tuple[object, ...]) -> None:
-    """Run the warps in turn, from barrier to barrier; a kernel without barriers ends in its call."""
-    runs: dict[Warp, _Run] = {}
-    for warp in warps:
-        run = kernel(warp, *args)
-        if inspect.isgenerator(run):
-            runs[warp] = run
-    while runs:
-        runs = {warp: run for warp, run in runs.items() if _reaches_barrier(warp, run)}
-        if runs and len(runs) < len(warps):
-            waiting = [warp.index for warp in runs]
-            ended = [warp.index for warp in warps if warp not in runs]
-            fault = BarrierFault(
-                "barrier that some warps of the block never reach",
-                f"waiting: warps {waiting}; ended: warps {ended}",
-                "let every warp of the block pass the same number of barriers",
-            )
-            warp, run = next(iter(runs.items()))
-            raise warp.place(fault, frame=run.gi_frame)
-
-
-def _reaches_barrier(warp: Warp, run: _Run) -> bool:
-    """Run a warp to its next barrier or its end; returns whether it reached a barrier."""
-    ended = object()
-    if next(run, ended) is ended:
-        return False
-    missing = warp.alive & ~warp.active
-    if missing.any():
-        fault = BarrierFault(
-            "barrier that some lanes of the warp do not reach",
-            f"waiting {_word_of(warp.active):#010x}, not exited {_word_of(warp.alive):#010x}",
-            "move the barrier out of the `where`, so that every lane reaches it",
-        )
-        raise warp.place(fault, int(missing.argmax()), run.gi_frame)
-    return True
+    if cooperative:
+        run_together(list(blocks()))
+    else:
+        for each in blocks():
+            each.waits_for_the_grid(cooperative=False)
 
 
 def _extent(what: str, given: Extent, limits: tuple[int, int, int]) -> Xyz[int]:

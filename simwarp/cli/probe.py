@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
+from simwarp.cli.latency import latency_command
 from simwarp.cli.output import (
     Json,
     OneDevice,
@@ -39,12 +40,16 @@ def probe_command(
     instructions: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Opcodes or their first words (wmma.load, mma.sync); bmma: section 4 of the BTC paper."
+            help="Opcodes or their first words (wmma.load, mma.sync); bmma: section 4 of the BTC paper;"
+            " latency: its figures 2 to 13."
         ),
     ] = None,
     device: Annotated[OneDevice, typer.Option(help="The simulator, or this machine's GPU.")] = OneDevice.sim,
     as_json: Json = False,
     list_forms: Annotated[bool, typer.Option("--list", help="Only list the forms.")] = False,
+    figure: Annotated[
+        int | None, typer.Option(help="One figure of BTC, with latency.", metavar="2-13")
+    ] = None,
 ) -> int:
     """Find fragment maps by experiment, and compare them with those of simwarp.fragments."""
     from simwarp.device.device import Device
@@ -53,6 +58,10 @@ def probe_command(
     from simwarp.lab.probe.ptx import NotExecutedError
 
     words = instructions or []
+    if words == ["latency"]:
+        return latency_command(figure, device, as_json=as_json)
+    if figure is not None or "latency" in words:
+        raise typer.BadParameter("latency stands alone, with or without --figure")
     forms = forms_named(words)
     if list_forms:
         _list(forms, as_json)

@@ -20,9 +20,7 @@ Source: BSTC (SC'19), section 5.1, listings 3 and 4, "Relaxing Assumption-(a)" a
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from functools import wraps
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +30,7 @@ from reference.types import Layout, PackedBits
 from simwarp.lanes import WARP_SIZE, brev, popc, xor
 from simwarp.listings.bmm import BMM32_Arow_Brow
 from simwarp.listings.checks import check_choice
+from simwarp.listings.costs import counted
 from simwarp.listings.fused import launched
 from simwarp.listings.operands import Operand, operands
 from simwarp.listings.packing import lines_of
@@ -325,21 +324,6 @@ def bmm(
     return launched(KERNELS[approach], WARP_SIZE, ready, 32)
 
 
-class _Counted:
-    """A warp whose operations are counted by name, each once for the warp."""
-
-    def __init__(self, warp: Warp, counts: Counter[str]) -> None:
-        self._warp, self._counts = warp, counts
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _COUNTED:
-            self._counts[_COUNTED[name]] += 1
-        return getattr(self._warp, name)
-
-
-_COUNTED = {"ballot": "votes", "shfl": "shuffles", "load": "loads", "store": "stores"}
-
-
 def approach_costs(approach: Approach, m: int, n: int, k: int) -> dict[str, int]:
     """Count the votes, shuffles, loads and stores of all warps in an (m, k) by (k, n) product.
 
@@ -375,15 +359,9 @@ def approach_costs(approach: Approach, m: int, n: int, k: int) -> dict[str, int]
     """
     layouts = _serving(approach, (False, False))
     ready = operands(np.ones((m, k), np.int8), np.ones((k, n), np.int8), layouts, (False, False), 32)
-    counts = Counter(dict.fromkeys(_COUNTED.values(), 0))
-    kernel = KERNELS[approach]
-
-    @wraps(kernel)
-    def counted(warp: Warp, *args: Any) -> None:
-        kernel(cast("Warp", _Counted(warp, counts)), *args)
-
-    launched(counted, WARP_SIZE, ready, 32)
-    return dict(counts)
+    kernel, costs = counted(KERNELS[approach])
+    launched(kernel, WARP_SIZE, ready, 32)
+    return {name: costs.operations[name] for name in ("votes", "shuffles", "loads", "stores")}
 
 
 def _serving(approach: Approach, asked: tuple[bool, bool]) -> tuple[Layout, Layout]:

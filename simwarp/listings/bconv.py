@@ -20,8 +20,8 @@ Source: BSTC (SC'19), section 5.2, listing 6; section 6.2, listing 7; equation 2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ def Conv2d_32bit(
     output: GlobalArray,
     p: ConvLayerParam,
     fused: Fused | None = None,
+    pooled: Pooled | None = None,
 ) -> None:
     """Listing 6: direct convolution that excludes taps outside the image; of bits and to bits, BConv-32B.
 
@@ -54,6 +55,8 @@ def Conv2d_32bit(
         The sizes.
     fused : Fused, optional
         The thresholds of listing 7, here of the output channels.
+    pooled : Pooled, optional
+        Where the bits of a pixel go, if not to its own words; with 32-bit words.
 
     Notes
     -----
@@ -79,7 +82,8 @@ def Conv2d_32bit(
     ax0 = bx * p.stride_horizontal - p.pad_w  # from output image to input image
     ay0 = by * p.stride_vertical - p.pad_h
     exclude = 0  # filter entries that are masked off
-    for i in across(warp, p.out_channels):
+    channels = pooled.channels if pooled else range(0, p.out_channels, WARP_SIZE)
+    for i in across(warp, channels, p.out_channels):
         warp.store(Csub, i, np.uint32(0))
     for r in range(p.filter_height):
         for s in range(p.filter_width):
@@ -94,20 +98,23 @@ def Conv2d_32bit(
                 else:
                     steps = range(c * word, (c + 1) * word, WARP_SIZE)
                     r0 = rotated([signs(warp, input, pixel, k, p.in_channels) for k in steps])  # binarize
-                for i in across(warp, p.out_channels):
+                for i in across(warp, channels, p.out_channels):
                     r1 = warp.load(bitfilter, ((r * p.filter_width + s) * ins + c) * p.out_channels + i)
                     warp.store(Csub, i, warp.load(Csub, i) + popc(xor(r0, r1)))
     n = p.in_channels * p.filter_width * p.filter_height - exclude * p.in_channels
     pixel = (bz * p.out_height + by) * p.out_width + bx
     if not fused:
-        for i in across(warp, p.out_channels):
+        for i in across(warp, channels, p.out_channels):
             warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
         return
-    for c in range(outs):
+    for c in [channel // word for channel in channels] if pooled else range(outs):
         steps = range(c * word, (c + 1) * word, WARP_SIZE)
         C = rotated([thresholded(warp, Csub, k, n, p.out_channels, fused) for k in steps])
         with warp.where(laneid == 0):
-            warp.store(output, pixel * outs + c, C)
+            if pooled:
+                pooled.write(warp, c, C)  # section 6.2
+            else:
+                warp.store(output, pixel * outs + c, C)
 
 
 @lines_of(Conv2d_32bit)
@@ -139,9 +146,25 @@ def Conv2d_64bit(
     Conv2d_32bit(warp, input, bitfilter, output, p, fused)
 
 
-def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
+class Pooled(Protocol):
+    """What a window of pixels asks of the convolution of one of them (`simwarp.listings.pooling`).
+
+    Attributes
+    ----------
+    channels : sequence of int
+        The first of each 32 output channels that are computed.
+    """
+
+    channels: Sequence[int]
+
+    def write(self, warp: Warp, c: int, C: npt.NDArray[Any]) -> None:
+        """Write word c of the pixel; lane 0 is active."""
+        ...
+
+
+def across(warp: Warp, channels: Sequence[int], out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
     """Loop ``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: yield each active lane's output channel."""
-    for step in range(0, out_channels, WARP_SIZE):
+    for step in channels:
         i = step + warp.lane
         with warp.where(i < out_channels):
             yield i

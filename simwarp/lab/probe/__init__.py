@@ -5,7 +5,7 @@
 for loads, stores and transposes, `simwarp.lab.probe.products` for mma and wmma.mma,
 `simwarp.lab.probe.warpgroups` for wgmma. Moves and wgmma determine maps completely; a product shows only the
 factors of each sum, see `simwarp.lab.probe.relation`. `simwarp.lab.probe.bmma` repeats section 4 of the
-paper on bit tensor cores.
+paper on bit tensor cores, and `simwarp.lab.probe.latency` its figures of latencies.
 """
 
 from simwarp.lab.probe.finding import Difference, Finding, FoundOperand

@@ -12,8 +12,8 @@ import simwarp
 from benchmark_scripts import scripts
 from simwarp.tensormaps import encode
 
-bits, cases, peers, common, first_call, tune = scripts(
-    "bits", "bits_cases", "bits_peers", "common", "first_call", "tune"
+bits, cases, peers, rivals, common, first_call, tune = scripts(
+    "bits", "bits_cases", "bits_peers", "bits_rivals", "common", "first_call", "tune"
 )
 
 
@@ -86,6 +86,17 @@ def test_a_wrong_answer_ends_the_run(device, make, spoil):
     case = make(device)
     case.check()
     spoil(case)[:] ^= np.array(-1).astype(spoil(case).dtype)
+    with pytest.raises(SystemExit, match="the answer is wrong"):
+        case.check()
+
+
+@pytest.mark.parametrize("kind", [rivals.Xnor, rivals.U4])
+@pytest.mark.parametrize("n", [33, 600])
+def test_rivals_give_the_product_and_a_wrong_one_ends_the_run(device, kind, n):
+    case = kind(device, n)
+    case.check()
+    case.host[0][0][0, 0] ^= 1
+    case.host[0][0][0, 1] ^= 2
     with pytest.raises(SystemExit, match="the answer is wrong"):
         case.check()
 
@@ -179,7 +190,8 @@ def test_rows_name_the_peers_that_take_the_same_operands(device, monkeypatch):
 def test_who_cannot_be_had_is_left_out_with_a_reason(device, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "torch", None)
     found = peers.Peers(device, fp_cuda=tmp_path)
-    assert found.products(128) == found.products(256) == found.convolutions(128) == {}
+    assert found.products(32).keys() == found.products(33).keys() == {"xnor", "u4"}
+    assert found.convolutions(128) == {}
     torch, cutlass, fp_cuda = capsys.readouterr().out.splitlines()
     assert torch.startswith("torch is left out: ")
     assert cutlass == "CUTLASS is left out: its headers are not given with --cutlass"

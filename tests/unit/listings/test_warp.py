@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp import faults
 from simwarp.lanes import ALL_LANES, LANE
-from simwarp.warp import GlobalArray, Warp, launch
+from simwarp.warp import GRID, GlobalArray, Warp, launch
 from support.offenders import every_case
 
 U32, I32 = np.uint32, np.int32
@@ -448,6 +449,45 @@ def test_poisoned_predicates_are_true():
     assert lanes_of(kernel).tolist() == [False] + [True] * 31
 
 
+ATOMICS = {
+    "atomic_min": min,
+    "atomic_max": max,
+    "atomic_and": lambda a, b: a & b,
+    "atomic_or": lambda a, b: a | b,
+    "atomic_xor": lambda a, b: a ^ b,
+}
+
+
+@pytest.mark.parametrize("name", ATOMICS)
+@pytest.mark.parametrize("dtype", [np.int32, np.uint64])
+def test_atomic_operations_of_lanes_and_blocks_all_count(name, dtype):
+    rng = np.random.default_rng(7)
+    initial, values = rng.integers(0, 99, 5).astype(dtype), rng.integers(0, 99, (3, 32)).astype(dtype)
+
+    def kernel(warp, x):
+        with warp.where(warp.lane != 4):
+            getattr(warp, name)(x, warp.lane % 5, values[warp.block.x])
+
+    x = GlobalArray.of("x", initial)
+    launch(kernel, 3, 32, x)
+    expected = [
+        functools.reduce(
+            ATOMICS[name],
+            [int(values[b, lane]) for b in range(3) for lane in range(i, 32, 5) if lane != 4],
+            int(initial[i]),
+        )
+        for i in range(5)
+    ]
+    assert x.numpy().tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["atomic_and", "atomic_or", "atomic_xor"])
+def test_bits_of_floats_are_not_updated(name):
+    x = GlobalArray.of("x", np.zeros(1, np.float32))
+    with pytest.raises(DtypeError, match=rf"{name} to x\n.* float32"):
+        launch(lambda warp: getattr(warp, name)(x, 0, np.float32(1)), 1, 32)
+
+
 # --------------------------------------------------------------------------------------------------
 # Barriers and shared memory
 # --------------------------------------------------------------------------------------------------
@@ -538,6 +578,87 @@ def test_a_barrier_reached_by_all_existing_lanes_completes():
             yield
 
     launch(kernel, 1, 40)
+
+
+# --------------------------------------------------------------------------------------------------
+# Barriers of the grid
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [1, 5, (2, 3, 2)])
+@pytest.mark.parametrize("threads", [32, 70])
+def test_after_a_grid_barrier_every_block_sees_what_all_wrote(grid, threads):
+    blocks = math.prod(np.atleast_1d(grid))
+    partial, sums = GlobalArray("partial", blocks, I32), GlobalArray("sums", blocks, I32)
+
+    def kernel(warp):
+        x, y, z = warp.block
+        number = x + warp.grid.x * (y + warp.grid.y * z)
+        yield
+        with warp.where(warp.thread.x == 0):
+            warp.store(partial, number, I32(number + 1))
+        yield GRID
+        with warp.where(warp.thread.x == 0):
+            warp.store(sums, number, sum(warp.load(partial, i) for i in range(blocks)))
+
+    launch(kernel, grid, threads, cooperative=True)
+    assert sums.numpy().tolist() == [blocks * (blocks + 1) // 2] * blocks
+
+
+def test_a_grid_barrier_that_some_blocks_never_reach_is_a_fault():
+    def kernel(warp):
+        yield GRID
+        if warp.block.x % 2:
+            yield GRID  # odd ones only
+
+    fault = fault_of(faults.BarrierFault, kernel, 5, 64, cooperative=True)
+    assert str(fault).count("barrier of the grid that some blocks never reach") == 1
+    assert "waiting: blocks (1, 0, 0), (3, 0, 0); ended: blocks (0, 0, 0), (2, 0, 0), (4, 0, 0)" in str(fault)
+    place = fault.place
+    assert (place.block, place.warp, place.line) == ((1, 0, 0), 0, line_of(kernel, "# odd ones only"))
+
+
+def test_a_block_that_ends_at_once_leaves_the_others_waiting():
+    def kernel(warp):
+        if warp.block.x < 9:
+            yield GRID
+
+    fault = fault_of(faults.BarrierFault, kernel, 10, 32, cooperative=True)
+    assert "waiting: 9 blocks, (0, 0, 0), (1, 0, 0), (2, 0, 0) …; ended: blocks (9, 0, 0)" in str(fault)
+
+
+def test_warps_of_a_block_must_wait_at_the_same_barrier():
+    def kernel(warp):
+        yield GRID if warp.index else None
+
+    fault = fault_of(faults.BarrierFault, kernel, 2, 96, cooperative=True)
+    assert "for the grid: warps [1, 2]; for the block: warps [0]" in str(fault)
+
+
+def test_a_grid_barrier_needs_a_cooperative_launch():
+    def kernel(warp):
+        yield GRID
+
+    fault = fault_of(faults.NotCooperative, kernel, 2, 32)
+    assert (fault.place.block, fault.place.line) == ((0, 0, 0), line_of(kernel, "yield GRID"))
+
+
+def test_a_grid_barrier_in_divergent_code_is_a_fault():
+    def kernel(warp):
+        with warp.where(warp.lane != 9):
+            yield GRID
+
+    assert fault_of(faults.BarrierFault, kernel, 2, 32, cooperative=True).place.lane == 9
+
+
+def test_without_the_grid_barrier_blocks_read_what_nobody_wrote():
+    def kernel(warp, x):
+        warp.store(x, warp.block.x, I32(1))
+        warp.load(x, (warp.block.x + 1) % 3)
+        yield GRID
+
+    fault = fault_of(faults.UninitialisedRead, kernel, 3, 32, GlobalArray("x", 3, I32), cooperative=True)
+    assert fault.place.block == (0, 0, 0)
 
 
 # --------------------------------------------------------------------------------------------------
