@@ -90,10 +90,11 @@ class Rival:
     def _queue(self, row: Row, moved: Moved) -> None:
         """Queue what the driver moves: first what has to leave, then what comes."""
         rates, begin = self._plan.rates, FAULT_SECONDS * moved.migrations
-        for kind, nbytes, rate in (
+        moves: tuple[tuple[Kind, int, float], ...] = (
             ("out", moved.bytes_out, rates.out_bytes_per_second),
             ("in", moved.bytes_in, rates.in_bytes_per_second),
-        ):
+        )
+        for kind, nbytes, rate in moves:
             if nbytes or (begin and kind == "in"):
                 self.machine.add(row, _work(kind, begin, nbytes, rate))
                 begin = 0.0
