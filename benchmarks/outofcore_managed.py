@@ -155,7 +155,7 @@ class Managed:
 
     def _host(self, x: DeviceTensor) -> Any:
         memory: Any = x.memory
-        raw = (ctypes.c_float * x.size).from_address(memory.address)
+        raw: Any = (ctypes.c_float * x.size).from_address(memory.address)
         return np.frombuffer(raw, np.float32).reshape(x.shape)
 
     def _plan(self, rows: int, cut: int) -> Plan:
@@ -294,7 +294,7 @@ def ours(machine: Any, layer: Layer, calls: int) -> tuple[list[float], Plan]:
     for array in (x, y):
         machine.pin(array)
     try:
-        limits = {"device": machine, "memory_budget": budget, "options": Options()}
+        limits: dict[str, Any] = {"device": machine, "memory_budget": budget, "options": Options()}
         seconds, _ = timed(calls, lambda: None, lambda: gpu.outofcore.conv2d(x, layer.w, out=y, **limits))
         replace(layer, x=x, y=y).error(False)
         return seconds, explain("conv2d", x.shape, layer.w.shape, **limits)
