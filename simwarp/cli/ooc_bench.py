@@ -18,7 +18,7 @@ def bench_command(
         str,
         typer.Option(
             metavar="NAME,…",
-            help="table2, table4, figure9, figure10, figure12, figure13, figure14, or all.",
+            help="table2, table4, figure6, figure9, figure10, figure12, figure13, figure14, or all.",
         ),
     ] = "all",
     as_json: Annotated[
@@ -49,5 +49,9 @@ def _show(found: dict[str, Any]) -> None:
         each = (f"{name} {si(rate, 'FLOP/s')}" for name, rate in row.get("rates", {}).items())
         sizes = (f"{name} {si(nbytes, 'B')}" for name, nbytes in row.get("sizes", {}).items())
         busy = (f"{kind} {si(seconds, 's')}" for kind, seconds in row.get("busy", {}).items())
-        of = (str(row[name]) for name in ("case", "planner", "channels", "batch", "layer") if name in row)
+        of = (
+            str(row[name])
+            for name in ("case", "planner", "channels", "filters", "batch", "layer")
+            if name in row
+        )
         console.print(Text(", ".join((row["figure"], *of, *sizes, *rates, *each, *busy))))

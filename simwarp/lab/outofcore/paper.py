@@ -1,4 +1,4 @@
-"""Results of the paper on ooc_cuDNN, remade on a simulated P100: tables 2 and 4, figures 9, 10 and 12 to 14.
+"""Results of the paper on ooc_cuDNN, on a simulated P100: tables 2 and 4, figures 6, 9, 10 and 12 to 14.
 
 Filters are of 3 x 3, images and results in the host's memory. The simulated GPU computes at one rate, where
 cuDNN is slower for few channels and small images.
@@ -19,6 +19,7 @@ from gpu.outofcore import Options, Plan, Statistics, activate, add_bias, conv2d
 from reference.errors import SchemeError
 from simwarp.lab.machines import host
 from simwarp.lab.network_studies import Facts, Progress
+from simwarp.lab.outofcore.filters import curve
 from simwarp.lab.outofcore.managed import rates_of_rivals
 from simwarp.lab.outofcore.report import Request, busy, ran
 from simwarp.lab.unbacked import unbacked
@@ -40,6 +41,9 @@ CHANNELS = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 2560)
 BATCHES = (32, 64, 128, 192, 256, 512, 1024)
 VGG_RATE = 2.805e12
 """The most that the paper's VGG16 reached in core, in operations per second."""
+IMAGES_6 = (8, 64, 224, 224)
+"""The print of figure 6 has no sizes; these take as long as its 60 ms for 1,024 filters."""
+FILTERS_6 = (*range(8, 257, 8), *range(288, 1025, 32))
 FIGURE_14 = {
     "managed": (390e9, 584e9),
     "managed, prefetch": (660e9, 906e9),
@@ -108,6 +112,10 @@ def _table_4(number: int, planner: Any) -> Facts:
         "printed": TABLE_4[number][PLANNERS.index(planner)] * 1e9,
         "model_error": counts.model_error,
     }
+
+
+def _figure_6(filters: int) -> Facts:
+    return {"figure": "figure 6", **curve(host(P100), IMAGES_6, (filters,))["rows"][0]}
 
 
 def _figure_9(channels: int) -> Facts:
@@ -252,6 +260,7 @@ def map_bytes(batch: int) -> int:
 FIGURES: dict[str, list[Run]] = {
     "table2": [partial(_table_2, layer) for layer in VGG16],
     "table4": [partial(_table_4, number, planner) for number in range(len(PROBLEMS)) for planner in PLANNERS],
+    "figure6": [partial(_figure_6, filters) for filters in FILTERS_6],
     "figure9": [partial(_figure_9, channels) for channels in CHANNELS],
     "figure10": [partial(_figure_10, size) for size in (1024, 2048, 4096)],
     "figure12": [

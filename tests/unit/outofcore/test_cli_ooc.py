@@ -1,5 +1,6 @@
 """`simwarp ooc`: plans and timelines of out-of-core convolutions, and the paper's figures on a P100."""
 
+import itertools
 import json
 from xml.etree import ElementTree
 
@@ -179,6 +180,39 @@ def test_more_bytes_than_addresses_are_refused(capsys):
     assert "there is no memory for them" in capsys.readouterr().err
 
 
+# ---------------------------------------------------------------------------------------------- filters
+
+
+@pytest.mark.parametrize(("topology", "step"), [("P100", 32), ("H200", 64), ("H100", 1)])
+def test_filters_are_computed_in_the_steps_of_the_machine(capsys, topology, step):
+    assert ooc("filters", "2,16,28,28", "--topology", topology, "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    times = {row["filters"]: row["seconds"] for row in found["rows"]}
+    assert (found["step"], found["images"], len(times)) == (step, [2, 16, 28, 28], 39)
+    assert times[96] > times[64]
+    assert times[72] == pytest.approx(times[96 if step == 32 else 128]) or step == 1
+
+
+def test_filters_are_printed(capsys, tmp_path):
+    data = tmp_path / "filters.json"
+    assert ooc("filters", "1,8,8,8", "--counts", "32,33,64", "--json", str(data)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 × 8 × 8 × 8 on P100, filters of 3 × 3\n")
+    assert "computed in steps of 32 filters" in shown
+    assert [row["filters"] for row in json.loads(data.read_text())["rows"]] == [32, 33, 64]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("1,2,3",), "N,C,H,W 1,2,3"), (("--counts", "8,x"), "--counts 8,x"), (("--counts", "0"), "--counts 0")],
+)
+def test_wrong_numbers_of_filters_are_named(capsys, arguments, message):
+    assert ooc("filters", *arguments) == 2
+    found = capsys.readouterr().err
+    assert found.startswith(message)
+    assert len(found.splitlines()) == 3
+
+
 # ------------------------------------------------------------------------------------ the paper's figures
 
 
@@ -275,6 +309,15 @@ def rival(size, budget=None, channels=64):
     machine = host(P100).machine
     plan = report.Request("conv2d", (1, channels, *size), (channels, channels, 3, 3)).plan(machine)
     return managed.Rival(plan, budget or machine.budget(0))
+
+
+def test_the_time_of_figure_6_rises_at_each_32_filters():
+    rows = {row["filters"]: row["seconds"] for row in (run() for run in paper.FIGURES["figure6"])}
+    counts = sorted(rows)
+    assert (counts[0], counts[-1]) == (8, 1024)
+    for before, after in itertools.pairwise(counts):
+        assert (rows[after] > rows[before]) == (after > -(-before // 32) * 32), after
+    assert 0.055 < rows[1024] < 0.065
 
 
 def test_managed_memory_takes_the_times_of_its_migrations():
