@@ -49,6 +49,21 @@ def ooc_table_4() -> str:
     return page_results.outofcore_table(_rows("outofcore-p100"))
 
 
+def ooc_figure_6() -> str:
+    """Milliseconds over the number of filters, simulated, and on an H200 once they are recorded."""
+    shown = (8, 32, 40, 64, 72, 96, 128, 136, 256, 512, 1024)
+    times = [{row["filters"]: row["seconds"] for row in _rows("outofcore-filters", figure="figure 6")}]
+    header = ["filters", "simulated P100, ms"]
+    if (measured := MACHINES.parent / "h200" / "outofcore-filters.json").is_file():
+        of_chip = json.loads(measured.read_text())
+        times.append({row["filters"]: row["seconds"] for row in of_chip["rows"]})
+        header.append(f"H200, ms (steps of {of_chip['step']})")
+    rows = [
+        [f"{count:,}", *(f"{1e3 * of[count]:.2f}" if count in of else "–" for of in times)] for count in shown
+    ]
+    return table(header, rows)
+
+
 def ooc_figure_9() -> str:
     """GFLOPS by the number of channels, in core and out of core."""
     rows = [
@@ -111,7 +126,13 @@ def ooc_figure_14() -> str:
     ]
     printed = found[0]["printed_least_and_most"]
     ranges = (f"{printed[name][0] / 1e9:.0f} to {printed[name][1] / 1e9:.0f}" for name in names[1:])
-    return table(("maps", *names), [*rows, ["printed", "–", *ranges]])
+    rows.append(["printed, P100", "–", *ranges])
+    if (measured := MACHINES.parent / "h200" / "outofcore-managed.json").is_file():
+        for row in json.loads(measured.read_text())["rows"]:
+            rates = {**row["peers"], "ours": row["ours"]}
+            maps = row["case"].removeprefix("managed/").replace("x", "×")
+            rows.append([f"{maps}, H200", *(f"{rates[name]:.0f}" for name in names)])
+    return table(("maps", *names), rows)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -166,6 +187,7 @@ def blasx_figure_10() -> str:
 PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("ooc-cudnn", "table 2"): ooc_table_2,
     ("ooc-cudnn", "table 4"): ooc_table_4,
+    ("ooc-cudnn", "figure 6"): ooc_figure_6,
     ("ooc-cudnn", "figure 9"): ooc_figure_9,
     ("ooc-cudnn", "figure 10"): ooc_figure_10,
     ("ooc-cudnn", "figure 12"): ooc_figure_12,
