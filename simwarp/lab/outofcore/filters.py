@@ -11,6 +11,7 @@ from gpu.outofcore.problem import Problem
 from gpu.outofcore.rates import rates_of, step_of
 from simwarp.lab.machines import Host
 from simwarp.lab.network_studies import Facts
+from simwarp.testing import golden
 
 COUNTS = tuple(sorted({*range(8, 257, 8), *range(33, 257, 32)}))
 """Numbers of filters: in steps of 8, and one above each multiple of 32."""
@@ -32,6 +33,7 @@ def curve(on: Host, images: tuple[int, ...], counts: Sequence[int] = COUNTS) -> 
         "bench": "filters",
         "device": on.device,
         "machine": on.name,
+        "commit": golden.commit(),
         "images": list(images),
         "step": step_of(found),
         "rows": [

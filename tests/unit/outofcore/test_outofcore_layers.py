@@ -23,10 +23,14 @@ from gpu.outofcore import (
     conv2d_backward_bias,
     dense,
     dense_backward,
+    map_pipeline,
+    maps,
     pool2d,
     pool2d_backward,
 )
 from gpu.outofcore import calibration as gpu_rates
+from gpu.outofcore.halo import output_rows
+from gpu.outofcore.networks.routines import BiasGradient
 from reference import training
 from reference.errors import (
     DtypeError,
@@ -292,6 +296,30 @@ def test_gradients_are_central_differences(name: str) -> None:
         down.flat[index] -= step
         difference = ((layer(up) - layer(down)) * weights).sum() / (2 * step)
         assert found.flat[index] == pytest.approx(difference, rel=1e-3, abs=1e-4)
+
+
+def shorter(plane: Any, rows: range) -> range:
+    """A halo one row short."""
+    found = output_rows(plane, rows)
+    return range(found.start, max(found.stop - 1, found.start + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "attribute", "fault"),
+    [
+        ("overlaps", maps, "output_rows", shorter),
+        ("means that overlap", maps, "output_rows", shorter),
+        ("overlaps", maps, "hull", lambda rows, read: range(rows.start, max(rows.stop, read.stop))),
+        ("bias", map_pipeline, "BiasGradient", lambda *args, **how: BiasGradient(*args[:5], True, **how)),
+    ],
+)
+def test_a_planted_fault_changes_a_gradient(
+    monkeypatch: Any, name: str, module: Any, attribute: str, fault: Any
+) -> None:
+    call = GRADIENTS[f"gradient of {name}"]
+    np.testing.assert_array_equal(call.run(Machine(), memory_budget=1500), call.expected)
+    monkeypatch.setattr(module, attribute, fault)
+    assert (call.run(Machine(), memory_budget=1500) != call.expected).any()
 
 
 def test_a_gradient_may_take_the_place_of_its_operand() -> None:
