@@ -15,7 +15,7 @@ import csv
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from bits import CONVOLUTIONS, OUTPUTS, PRODUCTS
@@ -70,23 +70,32 @@ def launch_all(names: list[str]) -> None:
 
 def counted(names: list[str]) -> str:
     """The output of ``ncu`` for the launches of the cases."""
+    stalls = (f"smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio" for stall in STALLS)
+    options = ["-k", "regex:^(wgmma|direct)$"]
+    return ncu(options, (TIME, CYCLES, *BUSY.values(), *stalls), [__file__, "--launch", *names])
+
+
+def ncu(options: list[str], metrics: Iterable[str], script: list[str]) -> str:
+    """What ``ncu`` prints for the launches of a script."""
     tool = shutil.which("ncu")
     if tool is None:
         raise SystemExit("ncu is not on the path\nit counts\ninstall Nsight Compute, of the CUDA toolkit")
-    stalls = (f"smsp__average_warps_issue_stalled_{stall}_per_issue_active.ratio" for stall in STALLS)
-    metrics = ",".join((TIME, CYCLES, *BUSY.values(), *stalls))
-    options = ["--clock-control", "none", "--csv", "--page", "raw", "-k", "regex:^(wgmma|direct)$"]
-    script = [sys.executable, str(Path(__file__)), "--launch", *names]
-    done = subprocess.run([tool, *options, "--metrics", metrics, *script], capture_output=True, text=True)
+    how = ["--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(metrics)]
+    done = subprocess.run([tool, *how, *options, sys.executable, *script], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"ncu ended with {done.returncode}\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
 
 
+def launches_of(text: str) -> list[dict[str, str]]:
+    """The counters of each launch that ``ncu`` printed."""
+    lines = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
+    return [line for line in lines if line["ID"]]  # the first line has units
+
+
 def rows_of(names: list[str], text: str) -> list[Row]:
     """The rows of the cases, from what ``ncu`` printed."""
-    lines = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
-    launches = [line for line in lines if line["ID"]]  # the first line has units
+    launches = launches_of(text)
     if len(launches) != LAUNCHES * len(names):
         raise SystemExit(f"{len(launches)} launches were counted: {LAUNCHES} of each case are expected")
     return [row_of(name, line) for name, line in zip(names, launches[LAUNCHES - 1 :: LAUNCHES], strict=True)]

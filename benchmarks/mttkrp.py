@@ -5,9 +5,10 @@
 The tensors are synthetic, of the shape of known ones (`tensors.py`); R = 32, float32. Each format has a plan
 for each mode, and all that it reads lies on the device. One sample is twenty calls in one CUDA graph, the
 result cleared in each; the figure is the median of samples. ``mttkrp-<format>/<tensor>`` is the sum over the
-modes, ``mttkrp/<tensor>`` that of the best format. Every answer is held against the reference, element by
-element. Making a format is not in these figures; their parameters say how long it took. ``cpd/<tensor>`` is
-an iteration of alternating least squares in the best format.
+modes, ``mttkrp/<tensor>`` that of the best format. ``mm-csf-along-N`` has all fibers along mode N (figure 6
+of MM-CSF). Every answer is held against the reference, element by element. Making a format is not in these
+figures; their parameters say how long it took. ``cpd/<tensor>`` is an iteration of alternating least squares
+in the best format.
 
 The peers' figures are quoted: each peer's best configuration by mode, the result cleared outside their time.
 The floor is the time to move every byte that has to be moved, at 4.3 TB/s.
@@ -31,9 +32,10 @@ import gpu
 import reference
 from gpu.compile import compiler_version
 from gpu.cpd import cpd_als
-from gpu.mttkrp import formats, plan, upload
+from gpu.mttkrp import plan, upload
 from reference.sparse import index_bytes
 from reference.types import Coo, SparseTensor
+from simwarp.lab.bench.mttkrp import builders
 
 RANK = 32
 FORMATS = ("coo", "csf-one", "fibers-all", "b-csf-one", "b-csf", "f-coo", "hicoo", "mm-csf")
@@ -83,7 +85,7 @@ class Timed:
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name = name
-        device, make_format = problem.device, formats.FORMATS[name]
+        device, make_format = problem.device, builders(name, len(problem.tensor.shape))[name]
         make_format(_small(problem.tensor))  # compiles
         start = time.perf_counter()
         tensor = make_format(problem.tensor)

@@ -45,6 +45,12 @@ MILLISECONDS = {
 """Table 7: all modes one after another on a V100; flick4d is its flickr-4d."""
 GFLOPS = {"nell2": (763, 607), "darpa": (327, 209), "fr_s": (228, 203)}
 """Table 6: MM-CSF and BCSF-ALL, with the operations of COO."""
+TABLE_6 = {
+    "nell2": ((58, 76), (45, 35), (4, 4)),
+    "darpa": ((35, 52), (28, 13), (12, 11)),
+    "fr_s": ((53, 84), (140, 102), (70, 73)),
+}
+"""Table 6: percent of occupancy, GiB of global loads and GiB of DRAM, of BCSF-ALL and MM-CSF."""
 MEBIBYTES = {
     "csf-all": {"nell2": 1012, "darpa": 723, "fr_s": 4249},
     "csf-one": {"nell2": 296, "darpa": 109, "fr_s": 1232},
@@ -156,6 +162,39 @@ def table_5() -> str:
             here = f"{ours['ours'] / 1e6:.3g}, {round(ours['params']['reduction'])} %"
             lines.append([name, f"`{form}`", f"{millions:g}, {percent} %", here])
     return table(("tensor", "format", "printed", "ours"), lines)
+
+
+def table_6() -> str:
+    """Occupancy, global loads and DRAM of B-CSF-ALL and MM-CSF: printed, and by the counters of an H200."""
+    rows = [
+        [f"{name}, printed", *(f"{balanced}, {mixed}" for balanced, mixed in printed)]
+        for name, printed in TABLE_6.items()
+    ]
+    if (RESULTS / "h200" / "mttkrp-counters.json").is_file():
+        of = _rows("h200/mttkrp-counters.json")
+        for name in TABLE_6:
+            pair = [of[f"counters-{form}/{name}/r{RANK}-f32"]["params"] for form in ("b-csf", "mm-csf")]
+            kinds = (("occupancy", ".0f"), ("loads_gib", ".1f"), ("dram_read_gib", ".2f"))
+            rows.append(
+                [f"{name}, H200", *(", ".join(f"{one[k]:{form}}" for one in pair) for k, form in kinds)]
+            )
+    found = json.loads((RESULTS / "sim" / "mttkrp-nell2.json").read_text())
+    loads = {row["format"]: 32 * row["load_sectors"] / 2**20 for row in found["rows"]}
+    simulated = f"{loads['b-csf']:.1f} MiB, {loads['mm-csf']:.1f} MiB"
+    rows.append([f"nell2 with {found['nonzeros']:,} nonzeros, simulated", "–", simulated, "–"])
+    return table(("tensor", "occupancy, %: B-CSF-ALL, MM-CSF", "global loads, GiB", "DRAM, GiB"), rows)
+
+
+def figure_6() -> str:
+    """How many times as long as MM-CSF a single direction takes, once it is measured; storage until then."""
+    if not (RESULTS / "h200" / "mttkrp-directions.json").is_file():
+        return "Not recorded yet: the command below makes it."
+    of, lines = _rows("h200/mttkrp-directions.json"), list[list[str]]()
+    for name in NONZEROS:
+        mixed = of[f"mttkrp-mm-csf/{name}/r{RANK}-f32"]["ours"]
+        ratios = (of[f"mttkrp-mm-csf-along-{n}/{name}/r{RANK}-f32"]["ours"] / mixed for n in range(3))
+        lines.append([name, f"{mixed:.2f}", *(f"{ratio:.2f}" for ratio in ratios)])
+    return table(("tensor", "MM-CSF, ms", *(f"along {n} only" for n in range(3))), lines)
 
 
 def table_7() -> str:
@@ -341,7 +380,9 @@ PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("mm-csf", "table 2"): table_2,
     ("mm-csf", "table 3"): table_3,
     ("mm-csf", "table 5"): table_5,
+    ("mm-csf", "table 6"): table_6,
     ("mm-csf", "table 7"): table_7,
+    ("mm-csf", "figure 6"): figure_6,
     ("mm-csf", "table 8"): table_8,
     ("mm-csf", "figure 7"): figure_7,
     ("mm-csf", "figure 8"): figure_8,

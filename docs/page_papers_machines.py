@@ -30,9 +30,38 @@ def _rows(name: str, **of: Any) -> list[Mapping[str, Any]]:
 # --------------------------------------------------------------------------------------------------
 
 
+def ooc_table_2() -> str:
+    """GB of each convolution of VGG16, 1,024 images; print has a bar for each, and 24 GB in its text."""
+    rows = [
+        [
+            row["layer"],
+            *(f"{row['sizes'][tensor] / 2**30:.2f}" for tensor in ("x", "y")),
+            f"{row['sizes']['w'] / 2**20:.2f} MiB",
+            f"{row['bytes'] / 2**30:.1f}" + (", over 24" if row["layer"] == "conv1_2" else ""),
+        ]
+        for row in _rows("outofcore-managed", figure="table 2")
+    ]
+    return table(("layer", "X, GiB", "Y", "W", "all: ours, printed"), rows)
+
+
 def ooc_table_4() -> str:
     """GFLOPS by planner."""
     return page_results.outofcore_table(_rows("outofcore-p100"))
+
+
+def ooc_figure_6() -> str:
+    """Milliseconds over the number of filters, simulated, and on an H200 once they are recorded."""
+    shown = (8, 32, 40, 64, 72, 96, 128, 136, 256, 512, 1024)
+    times = [{row["filters"]: row["seconds"] for row in _rows("outofcore-filters", figure="figure 6")}]
+    header = ["filters", "simulated P100, ms"]
+    if (measured := MACHINES.parent / "h200" / "outofcore-filters.json").is_file():
+        of_chip = json.loads(measured.read_text())
+        times.append({row["filters"]: row["seconds"] for row in of_chip["rows"]})
+        header.append(f"H200, ms (steps of {of_chip['step']})")
+    rows = [
+        [f"{count:,}", *(f"{1e3 * of[count]:.2f}" if count in of else "–" for of in times)] for count in shown
+    ]
+    return table(header, rows)
 
 
 def ooc_figure_9() -> str:
@@ -87,6 +116,25 @@ def ooc_figure_13() -> str:
     return table(("layer", "copies in, ms", "routines", "copies out"), rows)
 
 
+def ooc_figure_14() -> str:
+    """GFLOPS with managed memory, by three ways, and ours; the printed least and most in the last line."""
+    found = _rows("outofcore-managed", figure="figure 14")
+    names = ("in core", *found[0]["printed_least_and_most"])
+    rows = [
+        [row["case"], *(f"{row['rates'][name] / 1e9:.0f}" if name in row["rates"] else "–" for name in names)]
+        for row in found
+    ]
+    printed = found[0]["printed_least_and_most"]
+    ranges = (f"{printed[name][0] / 1e9:.0f} to {printed[name][1] / 1e9:.0f}" for name in names[1:])
+    rows.append(["printed, P100", "–", *ranges])
+    if (measured := MACHINES.parent / "h200" / "outofcore-managed.json").is_file():
+        for row in json.loads(measured.read_text())["rows"]:
+            rates = {**row["peers"], "ours": row["ours"]}
+            maps = row["case"].removeprefix("managed/").replace("x", "×")
+            rows.append([f"{maps}, H200", *(f"{rates[name]:.0f}" for name in names)])
+    return table(("maps", *names), rows)
+
+
 # --------------------------------------------------------------------------------------------------
 # BLASX
 # --------------------------------------------------------------------------------------------------
@@ -137,11 +185,14 @@ def blasx_figure_10() -> str:
 
 
 PRINTED: dict[tuple[str, str], Callable[[], str]] = {
+    ("ooc-cudnn", "table 2"): ooc_table_2,
     ("ooc-cudnn", "table 4"): ooc_table_4,
+    ("ooc-cudnn", "figure 6"): ooc_figure_6,
     ("ooc-cudnn", "figure 9"): ooc_figure_9,
     ("ooc-cudnn", "figure 10"): ooc_figure_10,
     ("ooc-cudnn", "figure 12"): ooc_figure_12,
     ("ooc-cudnn", "figure 13"): ooc_figure_13,
+    ("ooc-cudnn", "figure 14"): ooc_figure_14,
     ("blasx", "table III"): blasx_table_3,
     ("blasx", "figure 5"): blasx_figure_5,
     ("blasx", "figure 7"): blasx_figure_7,

@@ -3,6 +3,12 @@
 from gpu.device_tensor import DeviceTensor
 from gpu.outofcore.doors import conv2d, conv2d_backward_data, conv2d_backward_filter
 from gpu.outofcore.explain import explain
+from gpu.outofcore.layer_gradients import (
+    activate_backward,
+    conv2d_backward_bias,
+    dense_backward,
+    pool2d_backward,
+)
 from gpu.outofcore.layers import activate, add_bias, dense, pool2d
 from gpu.outofcore.networks.layers import (
     SGD,
@@ -48,16 +54,20 @@ __all__ = [
     "TrainingPlan",
     "TrainingProgress",
     "activate",
+    "activate_backward",
     "add_bias",
     "allocate",
     "conv2d",
+    "conv2d_backward_bias",
     "conv2d_backward_data",
     "conv2d_backward_filter",
     "copy",
     "dense",
+    "dense_backward",
     "explain",
     "free",
     "pool2d",
+    "pool2d_backward",
     "vgg16",
 ]
 

@@ -132,7 +132,7 @@ def _on_device(given: Any, name: str, device: Machine, dtype: np.dtype[Any] | No
             "make it contiguous; of images whose channels come last, pass a view that has them last, and"
             ' layout="NHWC"'
         )
-    if given is x:
+    if given is x and x.given is None:  # else another library keeps the memory
         check_memory(x, f"{name} of shape {x.shape}", x.offset + x.size * x.itemsize, device)
     if x.memory.device != 0:
         raise LaunchError(

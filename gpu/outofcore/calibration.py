@@ -24,7 +24,7 @@ from gpu.outofcore.pieces import Pieces, tasks_of
 from gpu.outofcore.pipeline import Pipeline
 from gpu.outofcore.predicted import addresses
 from gpu.outofcore.problem import Problem
-from gpu.outofcore.rates import Rates
+from gpu.outofcore.rates import Rates, step_of
 from gpu.outofcore.rates_file import Known, RatesFile
 from gpu.outofcore.routines import TileRoutine
 from gpu.outofcore.workspace import IMAGES
@@ -74,16 +74,35 @@ def measured_rates(machine: CudaMachine, problem: Problem, budget: int) -> Rates
     if known is None or known.links is None or layer not in known.routines:
         known = _found(machine, problem, budget)
     assert known.links is not None
-    of = Links(*known.links)
+    of, step = Links(*known.links), known.filters_step
+    seconds, rate = known.routines[layer]
+    if problem.routine == "conv2d":  # it was measured with the filters of the layer
+        rate *= -(-problem.group_filters // step) * step / problem.group_filters
     return Rates(
         of.in_seconds,
         of.in_bytes_per_second,
         of.out_seconds,
         of.out_bytes_per_second,
-        *known.routines[layer],
+        seconds,
+        rate,
         both_bytes_per_second=of.both_bytes_per_second,
         column_seconds=of.column_seconds,
+        filters_step=step,
     )
+
+
+def measured_step(machine: CudaMachine, problem: Problem, counts: Sequence[int]) -> list[tuple[int, float]]:
+    """The seconds of a convolution of a problem's images with some of its filters, for some numbers of them.
+
+    The step that explains them (`step_of`) is kept in the machine's file, and goes into its rates from then
+    on. Source: ooc_cuDNN, section 4.2 and figure 6.
+    """
+    problem, sizes = replace(problem, workspace=None), (problem.batch, problem.rows, problem.channels)
+    curve = [(count, _timed(machine, problem, Pieces(*sizes, count))[1]) for count in counts]
+    file = RatesFile(machine)
+    known = replace(_KNOWN.get(machine) or file.read(), filters_step=step_of(curve))
+    _KNOWN[machine] = file.write(known)
+    return curve
 
 
 def copy_rates(machine: CudaMachine, budget: int) -> Rates:

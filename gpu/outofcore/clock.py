@@ -83,19 +83,19 @@ class ModelMachine:
         """Queue a copy from host to device, with its modelled time."""
         start = self._rates.into(0, columns=target.columns)
         moving = target.nbytes / self._rates.in_bytes_per_second
-        self._add(stream, Work("in", "copy in", [], start, moving, target.nbytes))
+        self.add(stream, Work("in", "copy in", [], start, moving, target.nbytes))
 
     def copy_out(self, stream: Stream, source: Tile, target: Array) -> None:
         """Queue a copy from device to host, with its modelled time."""
         start = self._rates.out(0, columns=source.columns)
         moving = source.nbytes / self._rates.out_bytes_per_second
-        self._add(stream, Work("out", "copy out", [], start, moving, source.nbytes))
+        self.add(stream, Work("out", "copy out", [], start, moving, source.nbytes))
 
     def launch(self, stream: Stream, routine: Routine) -> None:
         """Queue a routine, with its modelled time."""
         filters, kind = getattr(routine, "filters", 0), getattr(routine, "kind", "")
         seconds = self._rates.routine(routine.operations, filters, kind)
-        self._add(stream, Work("routine", routine.name, [], seconds, operations=routine.operations))
+        self.add(stream, Work("routine", routine.name, [], seconds, operations=routine.operations))
 
     def record(self, stream: Stream) -> Moment:
         """The end of the operations that the stream has now."""
@@ -106,7 +106,8 @@ class ModelMachine:
         """Hold back the stream's next operation until an event."""
         _row(stream).waits.append(cast("Moment", event))
 
-    def _add(self, stream: Stream, work: Work) -> None:
+    def add(self, stream: Stream, work: Work) -> None:
+        """Queue an operation, behind the events that its stream waits for."""
         row = _row(stream)
         work.after, row.waits = row.waits, []
         row.queue.append(work)

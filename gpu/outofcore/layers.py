@@ -82,7 +82,7 @@ def add_bias(
                 "reshape it, or check the layout"
             )
         arrays = {"x": images, "bias": added}
-        return _computed(of, machine, arrays, x, out, memory_budget, options, statistics)
+        return computed(of, machine, arrays, x, out, memory_budget, options, statistics)
 
 
 def activate(
@@ -132,7 +132,7 @@ def activate(
     with machine_for(device, "activate") as machine:
         images = operand(x, "x", machine)
         of = _map(activation, images, layout, activation=activation)
-        return _computed(of, machine, {"x": images}, x, out, memory_budget, options, statistics)
+        return computed(of, machine, {"x": images}, x, out, memory_budget, options, statistics)
 
 
 def pool2d(
@@ -182,7 +182,7 @@ def pool2d(
         images = operand(x, "x", machine)
         of = _map("pool", images, "NCHW")
         of = replace(of, stage=pooling_of(pool, of.images[1:], "NCHW", images.dtype))
-        return _computed(of, machine, {"x": images}, x, out, memory_budget, options, statistics)
+        return computed(of, machine, {"x": images}, x, out, memory_budget, options, statistics)
 
 
 def dense(
@@ -230,8 +230,8 @@ def dense(
     array([[ 3., 12.]], dtype=float32)
     """
     with machine_for(device, "dense") as machine:
-        rows = _pixels(operand(x, "x", machine), "x")
-        weights = _pixels(operand(w, "w", machine, rows.dtype), "w")
+        rows = as_pixels(operand(x, "x", machine), "x")
+        weights = as_pixels(operand(w, "w", machine, rows.dtype), "w")
         if rows.shape[1] != weights.shape[1]:
             raise ShapeError(
                 f"x has rows of {rows.shape[1]} numbers, w of {weights.shape[1]}\n"
@@ -243,7 +243,7 @@ def dense(
             bias,
             device=machine,
             activation=activation,
-            out=None if out is None else _pixels(operand(out, "out", machine, rows.dtype), "out"),
+            out=None if out is None else as_pixels(operand(out, "out", machine, rows.dtype), "out"),
             memory_budget=memory_budget,
             options=options,
             statistics=statistics,
@@ -256,7 +256,7 @@ def dense(
 # --------------------------------------------------------------------------------------------------
 
 
-def _pixels(x: Operand, name: str) -> Operand:
+def as_pixels(x: Operand, name: str) -> Operand:
     """Rows of numbers as images of one pixel, or filters of one tap."""
     if x.ndim != 2:
         raise ShapeError(
@@ -272,31 +272,33 @@ def _map(name: str, x: Operand, layout: Layout, **of: Any) -> Map:
     return Map(name, layout, four(x.shape, "the images", layout, least_first=0), x.dtype, **of)
 
 
-def _output(given: Any, of: Map, arrays: Mapping[str, Operand], x: Any, machine: Machine) -> Operand:
-    """The result's array, checked; the operand's itself in place."""
+def result_of(given: Any, of: Map, arrays: Mapping[str, Operand], first: Any, machine: Machine) -> Operand:
+    """The result's array, checked; the first map's own in place."""
     if given is None:
-        return np.empty(of.shape, of.dtype)
-    if given is x and not of.stage:
-        check_written(arrays["x"], "out", {name: one for name, one in arrays.items() if name != "x"})
-        return arrays["x"]
+        return np.empty(of.shape("out"), of.dtype)
+    if given is first and of.is_in_place:
+        name = of.reads[0]
+        check_written(arrays[name], "out", {key: one for key, one in arrays.items() if key != name})
+        return arrays[name]
     out = operand(given, "out", machine, of.dtype)
-    if out.shape != of.shape:
+    if out.shape != of.shape("out"):
         raise ShapeError(
-            f"out has shape {out.shape}\nthe result has shape {of.shape}\nreshape it, or check the layout"
+            f"out has shape {out.shape}\nthe result has shape {of.shape('out')}\n"
+            "reshape it, or check the layout"
         )
     check_written(out, "out", arrays)
     return out
 
 
-def _computed(
+def computed(
     of: Map,
     machine: Machine,
     operands: dict[str, Operand],
-    x: Any,
+    first: Any,
     out: Any,
     *how: Any,
 ) -> Any:
     """Compute a result from checked operands; ``how`` goes to `called_map`."""
-    result = _output(out, of, operands, x, machine)
-    called_map(of, machine, {**operands, "y": result}, *how)
+    result = result_of(out, of, operands, first, machine)
+    called_map(of, machine, {**operands, "out": result}, *how)
     return result if out is None else out

@@ -65,9 +65,10 @@ def _rates(machine: Machine, dtype: np.dtype[Any], budget: int) -> Rates:
 def predicted_map(plan: MapPlan, rates: Rates) -> Timeline:
     """The timeline of a call's pipeline on a machine that only adds up the times of the model."""
     of, machine = plan.map, ModelMachine(rates)
-    batch, channels, rows, columns = of.images
-    read = (batch, rows, columns, channels) if of.layout == "NHWC" else of.images
-    shapes = {"x": read, "y": of.shape, **({"bias": (channels,)} if of.has_bias else {})}
+    names = (*of.reads, "out", *(("bias",) if of.has_bias else ()))
+    shapes = {name: of.shape(name) for name in names}
+    if of.is_sum:  # in double precision
+        shapes["out"] = (2 * of.images[1],)
     arrays = {
         name: DeviceTensor(Slab(0), shape, of.dtype) if name in of.on_device else addresses(shape, of.dtype)
         for name, shape in shapes.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +120,27 @@ class Rates:
             operations *= -(-filters // self.filters_step) * self.filters_step / filters
         seconds, rate = self.of(kind)
         return seconds + operations / rate
+
+
+def step_of(curve: Sequence[tuple[int, float]]) -> int:
+    """The step in which a device computes filters, from the seconds of some numbers of them.
+
+    Of the powers of two, the one whose multiples explain the seconds best, by least squares; the smallest of
+    equal ones.
+
+    >>> step_of([(n, 1 + -(-n // 32)) for n in range(8, 129, 8)])
+    32
+    >>> step_of([(n, 1.0 + n) for n in range(8, 129, 8)])
+    1
+    """
+    counts, seconds = np.array(curve, np.float64).reshape(-1, 2).T
+    found, least = 1, math.inf
+    for step in (1 << level for level in range(int(counts.max()).bit_length())):
+        terms = np.stack((np.ones_like(counts), np.ceil(counts / step) * step), 1)
+        error = float(np.abs(terms @ np.linalg.lstsq(terms, seconds)[0] - seconds).sum())
+        if error < least - 1e-9 * seconds.sum():
+            found, least = step, error
+    return found
 
 
 def rates_of(machine: Machine, dtype: np.dtype[Any] = FLOAT) -> Rates:

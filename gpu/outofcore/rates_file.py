@@ -27,6 +27,7 @@ class Known:
     links: tuple[float, ...] | None = None  # the fields of `gpu.outofcore.calibration.Links`
     # layer → seconds, operations per second
     routines: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    filters_step: int = 1  # of `gpu.outofcore.calibration.measured_step`
 
 
 class RatesFile:
@@ -60,7 +61,7 @@ class RatesFile:
 
     def write(self, known: Known) -> Known:
         """Store the rates, whole or not at all; a folder that cannot be written is not an error."""
-        content = {"form": _FORM, "machine": self._about, "links": known.links, "routines": known.routines}
+        content = {"form": _FORM, "machine": self._about, **vars(known)}
         text = json.dumps(content, indent=1).encode()
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +80,13 @@ def _known(found: dict[str, Any]) -> Known:
     """The rates in a file's JSON; ValueError for invalid JSON."""
     links = found["links"]
     routines = {str(key): _numbers(pair, 2) for key, pair in found["routines"].items()}
+    step = found.get("filters_step", 1)
+    if type(step) is not int or step < 1:
+        raise ValueError(f"filters_step is {step!r}")
     return Known(
-        None if links is None else _numbers(links, _LINKS), cast("dict[str, tuple[float, float]]", routines)
+        None if links is None else _numbers(links, _LINKS),
+        cast("dict[str, tuple[float, float]]", routines),
+        step,
     )
 
 

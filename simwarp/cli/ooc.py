@@ -1,4 +1,4 @@
-"""The commands ``simwarp ooc explain`` and ``trace``: convolutions larger than their device."""
+"""The commands ``simwarp ooc explain``, ``trace`` and ``filters``: convolutions larger than their device."""
 
 from __future__ import annotations
 
@@ -152,6 +152,52 @@ def trace_command(
         write_text(as_json, json.dumps(facts) + "\n", "--json")
     if out is not None:
         write_text(out, to_svg(report.runs_of(facts)), "--out")
+    return 0
+
+
+@ooc_app.command("filters")
+def filters_command(
+    images: Annotated[str, typer.Argument(metavar="N,C,H,W", help="Images, channels, rows and columns.")] = (
+        "8,64,224,224"
+    ),
+    counts: Annotated[
+        str | None,
+        typer.Option(metavar="O,…", help="Numbers of filters; by default 8 to 256, in 8s and odd."),
+    ] = None,
+    topology: Topology = "P100",
+    device: Annotated[
+        OneDevice, typer.Option(help="What computes: a simulated --topology by its rates, or the first GPU.")
+    ] = OneDevice.sim,
+    as_json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write the report; - prints it.")
+    ] = None,
+) -> int:
+    """Time a convolution over its number of filters, and find the step in which they are computed.
+
+    On a GPU the step is kept beside its measured rates, and used by later plans.
+    """
+    from simwarp.lab import machines
+    from simwarp.lab.outofcore.filters import COUNTS, curve
+
+    devices = None if device is OneDevice.sim else 1
+    sizes = _numbers("N,C,H,W", images, (4,))
+    numbers = COUNTS if counts is None else integers(counts)
+    if not numbers or min(numbers) < 1:
+        raise SchemeError(f"--counts {counts}\nintegers from 1 on are needed\ngive e.g. --counts 8,16,33")
+    with machines.opened(device.value, topology, devices=devices) as on:
+        facts = curve(on, sizes, numbers)
+    if as_json == "-":
+        print_json(facts)
+        return 0
+    shown = table("filters", numbers=("time", "rate"))
+    for row in facts["rows"]:
+        shown.add_row(str(row["filters"]), si(row["seconds"], "s"), si(row["rate"], "FLOP/s"))
+    console = wide_console(highlight=False)
+    console.print(Text(f"{' × '.join(map(str, sizes))} on {facts['machine']}, filters of 3 × 3"))
+    console.print(shown)
+    console.print(Text(f"computed in steps of {facts['step']} filters"))
+    if as_json is not None:
+        write_text(as_json, json.dumps(facts, indent=1) + "\n", "--json")
     return 0
 
 

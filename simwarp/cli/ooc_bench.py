@@ -15,7 +15,11 @@ from simwarp.draw.roofline import si
 
 def bench_command(
     figures: Annotated[
-        str, typer.Option(metavar="NAME,…", help="table4, figure9, figure10, figure12, figure13, or all.")
+        str,
+        typer.Option(
+            metavar="NAME,…",
+            help="table2, table4, figure6, figure9, figure10, figure12, figure13, figure14, or all.",
+        ),
     ] = "all",
     as_json: Annotated[
         str | None,
@@ -42,6 +46,12 @@ def _show(found: dict[str, Any]) -> None:
     console = wide_console(highlight=False)
     for row in found["rows"]:
         rates = (f"{name} {si(row[name], 'FLOP/s')}" for name in _RATES if row.get(name) is not None)
+        each = (f"{name} {si(rate, 'FLOP/s')}" for name, rate in row.get("rates", {}).items())
+        sizes = (f"{name} {si(nbytes, 'B')}" for name, nbytes in row.get("sizes", {}).items())
         busy = (f"{kind} {si(seconds, 's')}" for kind, seconds in row.get("busy", {}).items())
-        of = (str(row[name]) for name in ("case", "planner", "channels", "batch", "layer") if name in row)
-        console.print(Text(", ".join((row["figure"], *of, *rates, *busy))))
+        of = (
+            str(row[name])
+            for name in ("case", "planner", "channels", "filters", "batch", "layer")
+            if name in row
+        )
+        console.print(Text(", ".join((row["figure"], *of, *sizes, *rates, *each, *busy))))

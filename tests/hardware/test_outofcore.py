@@ -266,6 +266,41 @@ def distance(layer: Layer, routine: str, found: Any) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
+POOLS = {"pairs": MaxPool(2), "overlaps": MaxPool(3, stride=2, padding=1), "means": AveragePool(3)}
+
+
+@pytest.mark.parametrize("budget", [400_000, None])
+@pytest.mark.parametrize("name", [*ACTIVATIONS, *POOLS, "bias", "dense"])
+def test_gradients_of_layers_are_those_of_the_definition(machine: Any, name: str, budget: int | None) -> None:
+    """Each number is rounded once; sums of a dense layer are of float32."""
+    rng, how = np.random.default_rng(7), {"device": machine, "memory_budget": budget, "options": PLAIN}
+    x, shape = rng.standard_normal((5, 7, 57, 61)).astype(np.float32), (5, 7, 57, 61)
+    if name in ACTIVATIONS:
+        forward, backward = ACTIVATIONS[name]
+        dy, y = rng.standard_normal(shape).astype(np.float32), forward(x).astype(np.float32)
+        found, expected = gpu.outofcore.activate_backward(dy, y, name, **how), backward(dy, y)
+    elif name in POOLS:
+        pool = POOLS[name]
+        y = gpu.outofcore.pool2d(x, pool, **how)
+        dy = rng.standard_normal(y.shape).astype(np.float32)
+        found = gpu.outofcore.pool2d_backward(dy, x, pool, **how)
+        options: Any = {"stride": pool.stride, "padding": pool.padding}
+        if isinstance(pool, MaxPool):
+            expected = training.max_pool2d_backward(dy, x, pool.window, **options)
+        else:
+            expected = training.average_pool2d_backward(dy, shape, pool.window, **options)
+    elif name == "bias":
+        found, expected = gpu.outofcore.conv2d_backward_bias(x, **how), training.conv2d_backward_bias(x)
+    else:
+        rows = [rng.standard_normal(size).astype(np.float32) for size in ((93, 57), (93, 211), (57, 211))]
+        answers = gpu.outofcore.dense_backward(*rows, **how)
+        for one, right in zip(answers, training.dense_backward(*rows), strict=True):
+            np.testing.assert_allclose(one, right, rtol=0, atol=93 * 2**-23 * np.abs(right).max())
+        return
+    np.testing.assert_allclose(found, expected, rtol=2**-23, atol=1e-12)
+    assert is_clean(machine)
+
+
 def test_rates_are_measured_once(machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
     layer = (16, 64, 56, 56), (64, 64, 3, 3)

@@ -101,6 +101,7 @@ class FakeDriver:
         self.events: dict[int, FakeEvent] = {}
         self.modules: dict[int, str] = {}
         self.functions: dict[int, Any] = {}
+        self.prefetches: list[tuple[int, int, Any]] = []
         self.clock, self._numbers, self._next = 0.0, 1000, _FIRST
         self.free_bytes = 1 << 30
 
@@ -138,7 +139,7 @@ class FakeDriver:
             return 3
         makes = ("cuMemAlloc", "cuStreamCreate", "cuEventCreate", "cuDevicePrimaryCtxRetain", "cuDeviceGet")
         more = ("cuDeviceGetCount", "cuDeviceCanAccessPeer", "cuEventElapsedTime", "cuCtxPopCurrent")
-        loads = ("cuModuleLoadData", "cuModuleGetFunction", "cuDeviceGetAttribute")
+        loads = ("cuMemAllocManaged", "cuModuleLoadData", "cuModuleGetFunction", "cuDeviceGetAttribute")
         return 2 if name in (*makes, *more, *loads, "cuPointerGetAttribute", "cuDeviceGetName") else 1
 
     def is_clean(self) -> bool:
@@ -217,8 +218,26 @@ class FakeDriver:
             return self.real.CUresult.CUDA_ERROR_OUT_OF_MEMORY
         made = Allocation(self.current(), self._next, np.full(nbytes, 0xFF, np.uint8))
         self._next += -(-nbytes // 512) * 512 + _GUARD
-        self.allocations.append(made)
+        bisect.insort(self.allocations, made, key=lambda one: one.start)
         return self.real.CUdeviceptr(made.start)
+
+    def _cuMemAllocManaged(self, nbytes: int, flags: int) -> Any:  # noqa: N802
+        demand(flags == int(self.real.CUmemAttach_flags.CU_MEM_ATTACH_GLOBAL), "attached to something else")
+        free, _ = self._cuMemGetInfo()
+        demand(nbytes <= free, "more managed memory than is free")
+        data = np.full(nbytes, 0xFF, np.uint8)
+        made = Allocation(self.current(), data.__array_interface__["data"][0], data)
+        bisect.insort(self.allocations, made, key=lambda one: one.start)
+        return self.real.CUdeviceptr(made.start)
+
+    def _cuMemPrefetchAsync(  # noqa: N802
+        self, address: int, nbytes: int, place: Any, flags: int, stream: Any
+    ) -> None:
+        queue, found = self.stream(stream), self.allocation(address, nbytes)
+        demand(flags == 0, "flags of a prefetch are 0")
+        self._own(queue, found)
+        self.prefetches.append((address, nbytes, place.type))
+        queue.work.append(Work(lambda: None, (found,)))
 
     def _cuMemFree(self, address: Any) -> None:  # noqa: N802
         found = self.allocation(int(address), 1)

@@ -114,8 +114,23 @@ def queue_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
     count = terms.rows
     where = queue.address(terms), queue.address(weights)
     _over_elements(queue, "add_terms", count, *map(np.uint64, where), np.int64(count), int(of.starts))
-    planes = _planes(queue, of.reads[1], of.shapes[1])
-    _sum(queue, of, "bias_gradient", of.shapes[1], planes, (queue.address(bias), 0))
+    _sum_biases(queue, of, of.reads[1], of.shapes[1], bias)
+
+
+def queue_bias_gradient(queue: Queue, of: routines.BiasGradient) -> None:
+    """Queue the gradient of a bias, which is added to sums."""
+    _sum_biases(queue, of, of.reads[0], of.shapes[0], of.writes[0])
+
+
+def _sum_biases(
+    queue: Queue,
+    of: routines.FilterGradient | routines.BiasGradient,
+    dy: Tile,
+    shape: tuple[int, int, int, int],
+    bias: Tile,
+) -> None:
+    """Queue the sums of each channel's pixels."""
+    _sum(queue, of, "bias_gradient", shape, _planes(queue, dy, shape), (queue.address(bias), 0))
 
 
 def choose_filter_gradient(queue: Queue, of: routines.FilterGradient) -> None:
@@ -254,7 +269,7 @@ def _over_elements(queue: Queue, name: str, count: int, *args: Argument) -> None
 
 def _sum(
     queue: Queue,
-    of: routines.FilterGradient | routines.Moments | routines.NormParameterGradient,
+    of: routines.FilterGradient | routines.BiasGradient | routines.Moments | routines.NormParameterGradient,
     name: str,
     shape: tuple[int, int, int, int],
     arguments: tuple[Argument, ...],

@@ -195,6 +195,24 @@ class FilterGradient(Routine):
 
 
 @dataclass(frozen=True)
+class BiasGradient(Routine):
+    """The sums of each channel's pixels, added to accumulators of double precision."""
+
+    starts: bool  # whether these are the first terms of the sums
+
+    def queue_on(self, queue: Queue) -> None:
+        """Queue the kernels for the sums on a GPU."""
+        on_cuda.queue_bias_gradient(queue, self)
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array]) -> None:
+        """Compute the sums on the host with NumPy."""
+        sums = doubles(writes[0]).reshape(1, -1)
+        if self.starts:
+            sums[...] = 0.0
+        add_rows(sums, (_images(reads[0], self.shapes[0]).astype(np.float64, order="C"),))
+
+
+@dataclass(frozen=True)
 class Moments(Routine):
     """The sums of each channel's pixels and of their squares, added to accumulators of double precision."""
 
@@ -330,7 +348,7 @@ def normalized(x: Array, moments: Array, count: int, epsilon: float) -> tuple[Do
     return (x - mean) * factor, factor
 
 
-def add_rows(sums: Any, terms: tuple[Double, Double]) -> None:
+def add_rows(sums: Any, terms: tuple[Double, ...]) -> None:
     """Add the sum of each row of each image, in order, to the sums of its channel."""
     for target, images in zip(sums, terms, strict=True):
         for image in images.sum(-1):

@@ -85,6 +85,14 @@ class Problem:
         """Those of COO, for all modes."""
         return mttkrp_work(self.tensor, self.rank).flops
 
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of rows that each mode has to read once, and of its result, for all modes."""
+        tensor, shape = self.tensor, self.tensor.shape
+        read = [np.unique(of_mode).size for of_mode in tensor.coords]
+        rows = sum(sum(read) - own + size for own, size in zip(read, shape, strict=True))
+        return rows * self.rank * tensor.values.dtype.itemsize
+
 
 class Held:
     """A format on a device: one call for each mode."""
@@ -150,21 +158,26 @@ def timed(
 
 
 def counted(problem: Problem, builds: Mapping[str, Build], progress: Progress) -> Facts:
-    """The instructions, sectors and requested bytes of each mode on the simulator, in every format."""
+    """What the simulator counts for each mode, in every format: instructions, sectors, requested bytes."""
     rows: list[Facts] = []
     for done, (name, build) in enumerate(builds.items()):
         progress(done, len(builds))
         held = Held(problem, name, build, device := simwarp.Device(observe=("traffic", "sectors")))
         modes: list[Facts] = []
         for call in held.calls:
-            sectors, requested = device.report.sectors.total, device.report.traffic.requested
+            before = _moved(device)
             cost = Counter(device).cost(call)
-            report = device.report
-            now = {"sectors": report.sectors.total - sectors, "bytes": report.traffic.requested - requested}
-            modes.append(cost | now)
+            modes.append(cost | {what: count - before[what] for what, count in _moved(device).items()})
         sums = {what: sum(mode[what] for mode in modes) for what in modes[0]}
         rows.append(held.row() | sums | {"modes": modes})
     return _about(problem, simwarp.Device(), rows) | {"unit": "instructions"}
+
+
+def _moved(device: Any) -> dict[str, int]:
+    """The sectors of all accesses and of loads, and the requested bytes, that a device has counted."""
+    sectors = device.report.sectors
+    loads = sectors.kinds["load"].sectors if "load" in sectors.kinds else 0
+    return {"sectors": sectors.total, "load_sectors": loads, "bytes": device.report.traffic.requested}
 
 
 def _about(problem: Problem, device: Any, rows: list[Facts]) -> Facts:
@@ -176,5 +189,78 @@ def _about(problem: Problem, device: Any, rows: list[Facts]) -> Facts:
         "rank": problem.rank,
         "dtype": str(tensor.values.dtype),
         "operations": problem.operations,
+        "row_bytes": problem.row_bytes,
     }
     return facts("mttkrp", device, rows, **about)
+
+
+# --------------------------------------------------------------------------------------------------
+# The figures, from reports of `timed` or `counted`
+# --------------------------------------------------------------------------------------------------
+
+
+def directions(report: Facts) -> list[Facts]:
+    """Figure 6: all nonzeros along one direction, and each along its own, as times of the latter.
+
+    >>> rows = [{"format": "mm-csf", "seconds": 2.0}, {"format": "mm-csf-along-0", "seconds": 3.0}]
+    >>> directions({"tensor": "t", "unit": "seconds", "rows": rows})[1]
+    {'tensor': 't', 'format': 'mm-csf-along-0', 'seconds': 3.0, 'of_mixed': 1.5}
+    """
+    what = _cost(report)
+    mixed = _row(report, "mm-csf")[what]
+    return [
+        {"tensor": report["tensor"], "format": row["format"], what: row[what], "of_mixed": row[what] / mixed}
+        for row in report["rows"]
+        if row["format"].startswith("mm-csf")
+    ]
+
+
+def speedups(report: Facts) -> list[Facts]:
+    """Figure 7: how many times as long as MM-CSF B-CSF-ALL takes, by mode.
+
+    >>> rows = [{"format": "b-csf", "modes": [2.0, 3.0]}, {"format": "mm-csf", "modes": [1.0, 4.0]}]
+    >>> speedups({"tensor": "t", "unit": "seconds", "rows": rows})[1]
+    {'tensor': 't', 'mode': 1, 'speedup': 0.75}
+    """
+    balanced, mixed = (_modes(report, name) for name in ("b-csf", "mm-csf"))
+    return [
+        {"tensor": report["tensor"], "mode": mode, "speedup": theirs / ours}
+        for mode, (theirs, ours) in enumerate(zip(balanced, mixed, strict=True))
+    ]
+
+
+def roofline(report: Facts, bytes_per_second: float) -> Facts:
+    """Figure 8: the operational intensity of MM-CSF, its bound by memory, and what was reached of it.
+
+    The intensity is COO's operations over the bytes that each mode has to move once: indices, values, rows of
+    factors, and the result.
+    """
+    row, order = _row(report, "mm-csf"), len(report["shape"])
+    values = report["nonzeros"] * np.dtype(report["dtype"]).itemsize
+    nbytes = order * (row["index_bytes"]["held"] + values) + report["row_bytes"]
+    intensity = report["operations"] / nbytes
+    found = {"bytes": nbytes, "intensity": intensity, "bound": intensity * bytes_per_second}
+    reached = {"rate": row["rate"], "share": row["rate"] / found["bound"]} if "rate" in row else {}
+    return {"tensor": report["tensor"], "operations": report["operations"], **found, **reached}
+
+
+def _cost(report: Facts) -> str:
+    """What a report's rows are compared by: seconds of a GPU, sectors of the simulator."""
+    return "seconds" if report["unit"] == "seconds" else "sectors"
+
+
+def _modes(report: Facts, name: str) -> list[float]:
+    """What each mode costs in a format."""
+    modes = _row(report, name)["modes"]
+    return list(modes) if report["unit"] == "seconds" else [mode[_cost(report)] for mode in modes]
+
+
+def _row(report: Facts, name: str) -> Facts:
+    """The row of a format."""
+    for row in report["rows"]:
+        if row["format"] == name:
+            return row
+    raise SchemeError(
+        f"the report on {report['tensor']} has no row of {name}\n"
+        f"it has {', '.join(row['format'] for row in report['rows'])}\nmeasure again with {name} in --formats"
+    )

@@ -1,4 +1,4 @@
-"""Results of the paper on ooc_cuDNN, remade on a simulated P100: table 4 and figures 9, 10, 12 and 13.
+"""Results of the paper on ooc_cuDNN, on a simulated P100: tables 2 and 4, figures 6, 9, 10 and 12 to 14.
 
 Filters are of 3 x 3, images and results in the host's memory. The simulated GPU computes at one rate, where
 cuDNN is slower for few channels and small images.
@@ -19,6 +19,8 @@ from gpu.outofcore import Options, Plan, Statistics, activate, add_bias, conv2d
 from reference.errors import SchemeError
 from simwarp.lab.machines import host
 from simwarp.lab.network_studies import Facts, Progress
+from simwarp.lab.outofcore.filters import curve
+from simwarp.lab.outofcore.managed import rates_of_rivals
 from simwarp.lab.outofcore.report import Request, busy, ran
 from simwarp.lab.unbacked import unbacked
 from simwarp.machine import P100
@@ -39,6 +41,18 @@ CHANNELS = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 2560)
 BATCHES = (32, 64, 128, 192, 256, 512, 1024)
 VGG_RATE = 2.805e12
 """The most that the paper's VGG16 reached in core, in operations per second."""
+IMAGES_6 = (8, 64, 224, 224)
+"""The print of figure 6 has no sizes; these take as long as its 60 ms for 1,024 filters."""
+FILTERS_6 = (*range(8, 257, 8), *range(288, 1025, 32))
+FIGURE_14 = {
+    "managed": (390e9, 584e9),
+    "managed, prefetch": (660e9, 906e9),
+    "managed, prefetch, pieces": (39e9, 326e9),
+    "ours": (1350e9, 2599e9),
+}
+"""The printed least and most operations per second; its bars have no numbers."""
+SIZES_14 = tuple((512 << (step + 1) // 2, 512 << step // 2) for step in range(8))
+"""Rows and columns of its maps; printed are 8190 × 4095 for the last, which we take for 8192 × 4096."""
 BUFFERS = 1 << 30
 """The budget of a layer of VGG16, in bytes."""
 RESERVED = 2 << 30
@@ -100,6 +114,10 @@ def _table_4(number: int, planner: Any) -> Facts:
     }
 
 
+def _figure_6(filters: int) -> Facts:
+    return {"figure": "figure 6", **curve(host(P100), IMAGES_6, (filters,))["rows"][0]}
+
+
 def _figure_9(channels: int) -> Facts:
     machine = host(P100).machine
     plan = Request("conv2d", (1, channels, 1024, 1024), (channels, channels, 3, 3)).plan(machine)
@@ -153,6 +171,23 @@ def _figure_13(layer: Layer) -> Facts:
     }
 
 
+def _figure_14(rows: int, columns: int) -> Facts:
+    """Operations per second with managed memory, by three ways, beside data in core and ours."""
+    machine = host(P100).machine
+    budget, plan = machine.budget(0), Request("conv2d", (1, 64, rows, columns), (64, 64, 3, 3)).plan(machine)
+    operations = plan.problem.operations
+    nbytes = 4 * sum(math.prod(plan.problem.shape(tensor)) for tensor in ("x", "w", "y"))
+    core = {"in core": operations / in_core(plan)} if nbytes <= budget else {}
+    rivals = rates_of_rivals(plan, budget)
+    return {
+        "figure": "figure 14",
+        "case": f"{rows}×{columns}",
+        "bytes": nbytes,
+        "rates": {**core, **rivals, "ours": operations / ran(plan, machine).seconds},
+        "printed_least_and_most": FIGURE_14,
+    }
+
+
 # --------------------------------------------------------------------------------------------------
 # VGG16
 # --------------------------------------------------------------------------------------------------
@@ -184,6 +219,24 @@ def _figure_12(batch: int, rate: float) -> Facts:
     }
 
 
+def _table_2(layer: Layer) -> Facts:
+    """The bytes of a convolution's images, filters and results, of 1,024 images."""
+    batch, pixels = 1024, layer.rows**2
+    elements = {
+        "x": batch * layer.channels * pixels,
+        "w": layer.filters * layer.channels * 9,
+        "y": batch * layer.filters * pixels,
+    }
+    sizes = {tensor: 4 * count for tensor, count in elements.items()}
+    return {
+        "figure": "table 2",
+        "layer": layer.name,
+        "sizes": sizes,
+        "bytes": sum(sizes.values()),
+        "exceeds": sum(sizes.values()) > P100.gpus[0].memory_bytes,
+    }
+
+
 def map_bytes(batch: int) -> int:
     """The bytes of all maps of VGG16: the images, each result, and the pooled ones.
 
@@ -205,7 +258,9 @@ def map_bytes(batch: int) -> int:
 # --------------------------------------------------------------------------------------------------
 
 FIGURES: dict[str, list[Run]] = {
+    "table2": [partial(_table_2, layer) for layer in VGG16],
     "table4": [partial(_table_4, number, planner) for number in range(len(PROBLEMS)) for planner in PLANNERS],
+    "figure6": [partial(_figure_6, filters) for filters in FILTERS_6],
     "figure9": [partial(_figure_9, channels) for channels in CHANNELS],
     "figure10": [partial(_figure_10, size) for size in (1024, 2048, 4096)],
     "figure12": [
@@ -214,6 +269,7 @@ FIGURES: dict[str, list[Run]] = {
         for batch in BATCHES
     ],
     "figure13": [partial(_figure_13, layer) for layer in VGG16],
+    "figure14": [partial(_figure_14, *size) for size in SIZES_14],
 }
 """The runs of each figure."""
 

@@ -72,6 +72,11 @@ def test_fewer_requested_bytes_are_counted_where_fibers_are_longer():
     along_0, along_2 = mttkrp.counted(mttkrp.Problem.of("row", row, 32), builds, silent)["rows"]
     assert along_2["work"]["reads"] < along_0["work"]["reads"]
     assert along_2["bytes"] < along_0["bytes"]
+    for row in (along_0, along_2):
+        assert 0 < row["load_sectors"] < row["sectors"]
+        assert row["load_sectors"] == sum(mode["load_sectors"] for mode in row["modes"])
+    # by hand: a fiber of 30 nonzeros along mode 2 reads 30 rows of 4 sectors for modes 0 and 1
+    assert along_2["modes"][0]["load_sectors"] > 30 * 4
 
 
 @pytest.mark.usefixtures("_known_times")
@@ -84,6 +89,29 @@ def test_times_are_of_each_mode_and_their_sum():
         assert row["modes"] == [2e-6] * 3
         assert row["seconds"] == pytest.approx(6e-6)
         assert row["rate"] == pytest.approx(found["operations"] / row["seconds"])
+
+
+@pytest.mark.usefixtures("_known_times")
+def test_figures_follow_from_a_report():
+    coords = np.array([[0, 0, 3], [1, 2, 2], [4, 5, 5]])
+    given = mttkrp.Problem.of("x", Coo(coords, np.ones(3, np.float32), (4, 9, 7)), 8)
+    # distinct rows: 2, 2 and 2; mode 0 reads 4 and writes 4, mode 1 writes 9, mode 2 writes 7
+    assert given.row_bytes == 4 * 8 * (3 * 4 + 4 + 9 + 7)
+    builds = mttkrp.builders("b-csf,mm-csf,mm-csf-along-0,mm-csf-along-2", 3)
+    found = mttkrp.timed(given, builds, simwarp.Device(), 1, silent)
+    assert [row["of_mixed"] for row in mttkrp.directions(found)] == [1.0] * 3
+    assert [row["speedup"] for row in mttkrp.speedups(found)] == [1.0] * 3
+    row = mttkrp.roofline(found, 1e12)
+    nbytes = 3 * (index_bytes(mm_csf(given.tensor), by="held") + 12) + given.row_bytes
+    assert (row["bytes"], row["operations"]) == (nbytes, 9 * 3 * 8)
+    assert row["bound"] == pytest.approx(9 * 3 * 8 / nbytes * 1e12)
+    assert row["share"] == pytest.approx(9 * 3 * 8 / 6e-6 / row["bound"])
+    simulated = {"tensor": "t", "unit": "instructions", "rows": []}
+    for name, sectors in (("b-csf", 30), ("mm-csf", 20)):
+        simulated["rows"].append({"format": name, "modes": [{"sectors": sectors}]})
+    assert mttkrp.speedups(simulated) == [{"tensor": "t", "mode": 0, "speedup": 1.5}]
+    with pytest.raises(SchemeError, match="has no row of mm-csf"):
+        mttkrp.directions({**simulated, "rows": simulated["rows"][:1]})
 
 
 def test_one_direction_of_mm_csf_has_one_partition():

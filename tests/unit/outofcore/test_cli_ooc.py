@@ -1,5 +1,6 @@
 """`simwarp ooc`: plans and timelines of out-of-core convolutions, and the paper's figures on a P100."""
 
+import itertools
 import json
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ from gpu.outofcore import calibration
 from simwarp.cli import main
 from simwarp.cli.ooc import _bytes
 from simwarp.lab.machines import host
-from simwarp.lab.outofcore import paper, report
+from simwarp.lab.outofcore import managed, paper, report
 from simwarp.machine import H100, P100
 from support.fake_gpus import gpus
 
@@ -179,6 +180,39 @@ def test_more_bytes_than_addresses_are_refused(capsys):
     assert "there is no memory for them" in capsys.readouterr().err
 
 
+# ---------------------------------------------------------------------------------------------- filters
+
+
+@pytest.mark.parametrize(("topology", "step"), [("P100", 32), ("H200", 64), ("H100", 1)])
+def test_filters_are_computed_in_the_steps_of_the_machine(capsys, topology, step):
+    assert ooc("filters", "2,16,28,28", "--topology", topology, "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    times = {row["filters"]: row["seconds"] for row in found["rows"]}
+    assert (found["step"], found["images"], len(times)) == (step, [2, 16, 28, 28], 39)
+    assert times[96] > times[64]
+    assert times[72] == pytest.approx(times[96 if step == 32 else 128]) or step == 1
+
+
+def test_filters_are_printed(capsys, tmp_path):
+    data = tmp_path / "filters.json"
+    assert ooc("filters", "1,8,8,8", "--counts", "32,33,64", "--json", str(data)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 × 8 × 8 × 8 on P100, filters of 3 × 3\n")
+    assert "computed in steps of 32 filters" in shown
+    assert [row["filters"] for row in json.loads(data.read_text())["rows"]] == [32, 33, 64]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(("1,2,3",), "N,C,H,W 1,2,3"), (("--counts", "8,x"), "--counts 8,x"), (("--counts", "0"), "--counts 0")],
+)
+def test_wrong_numbers_of_filters_are_named(capsys, arguments, message):
+    assert ooc("filters", *arguments) == 2
+    found = capsys.readouterr().err
+    assert found.startswith(message)
+    assert len(found.splitlines()) == 3
+
+
 # ------------------------------------------------------------------------------------ the paper's figures
 
 
@@ -258,6 +292,79 @@ def test_copies_bound_the_first_layers_and_sums_the_last():
     check_figure_13([paper.FIGURES["figure13"][index]() for index in (1, -1)])
 
 
+def test_one_layer_of_vgg16_exceeds_the_memory():
+    """Figure 2: conv1_2 needs more than 24 GB of 1,024 images, and the P100 has 16."""
+    rows = {row["layer"]: row for row in (run() for run in paper.FIGURES["table2"])}
+    assert list(rows) == [layer.name for layer in paper.VGG16]
+    assert 24 << 30 < rows["conv1_2"]["bytes"] < 25 << 30
+    assert [name for name, row in rows.items() if row["exceeds"]] == ["conv1_2"]
+    sums = sum(row["sizes"]["y"] for row in rows.values())
+    pooled = sum(
+        rows[name]["sizes"]["y"] // 4 for name in ("conv1_2", "conv2_2", "conv3_3", "conv4_3", "conv5_3")
+    )
+    assert rows["conv1_1"]["sizes"]["x"] + sums + pooled == paper.map_bytes(1024)
+
+
+def rival(size, budget=None, channels=64):
+    machine = host(P100).machine
+    plan = report.Request("conv2d", (1, channels, *size), (channels, channels, 3, 3)).plan(machine)
+    return managed.Rival(plan, budget or machine.budget(0))
+
+
+def test_the_time_of_figure_6_rises_at_each_32_filters():
+    rows = {row["filters"]: row["seconds"] for row in (run() for run in paper.FIGURES["figure6"])}
+    counts = sorted(rows)
+    assert (counts[0], counts[-1]) == (8, 1024)
+    for before, after in itertools.pairwise(counts):
+        assert (rows[after] > rows[before]) == (after > -(-before // 32) * 32), after
+    assert 0.055 < rows[1024] < 0.065
+
+
+def test_managed_memory_takes_the_times_of_its_migrations():
+    """By hand: of 512 × 512, each map is 32 blocks of 2 MiB; a block comes by 6 faults of 45 µs."""
+    nbytes, routine = 32 * 2**21, 8e-6 + 2 * 64 * 64 * 9 * 512**2 / 7.629e12
+    faults, prefetch = rival((512, 512)), rival((512, 512))
+    assert faults.faults() == pytest.approx(3 * (32 * 6 * 45e-6 + nbytes / 12e9) + routine)
+    assert prefetch.prefetches() == pytest.approx(3 * (45e-6 + nbytes / 12e9) + routine)
+    for one in (faults, prefetch):
+        assert (one.machine.timeline.nbytes("in"), one.machine.timeline.nbytes("out")) == (2 * nbytes, nbytes)
+
+
+def test_pieces_of_managed_memory_move_each_page_once_and_take_more_calls():
+    one = rival((512, 512))
+    seconds, records = one.prefetches_pieces(), [*one.machine.timeline]
+    assert one.machine.timeline.nbytes("in") == 2 * 32 * 2**21
+    assert one.machine.timeline.nbytes("out") >= 32 * 2**21
+    assert sum(record.kind == "in" for record in records) > 64 * 2
+    assert seconds > rival((512, 512)).prefetches()
+    operations = sum(record.operations for record in records)
+    assert operations == 2 * 64 * 64 * 9 * 512**2
+
+
+def test_maps_beyond_the_device_leave_it_again():
+    nbytes = 8 * 2**21
+    full = rival((256, 256), budget=12 * 2**21 + 4 * 8 * 8 * 64 * 9)
+    full.prefetches()
+    moved = full.machine.timeline
+    assert moved.nbytes("in") > 2 * nbytes
+    assert moved.nbytes("out") > nbytes
+
+
+def check_figure_14(rows):
+    for row in rows:
+        rates, printed = row["rates"], row["printed_least_and_most"]
+        low, high = printed["managed"]
+        assert low < rates["managed"] < high
+        assert max(rate for name, rate in rates.items() if "managed" in name) < rates["ours"]
+        assert rates["managed, prefetch, pieces"] < rates["managed, prefetch"]
+
+
+def test_managed_memory_is_slower_than_pieces_that_overlap():
+    check_figure_14([paper.FIGURES["figure14"][index]() for index in (0, 2)])
+    assert paper.SIZES_14[:3] == ((512, 512), (1024, 512), (1024, 1024))
+    assert paper.SIZES_14[-1] == (8192, 4096)
+
+
 @pytest.mark.gate
 def test_all_figures_are_remade(capsys):
     assert ooc("bench", "--json", "-") == 0
@@ -265,12 +372,14 @@ def test_all_figures_are_remade(capsys):
     assert (found["machine"], len(found["rows"])) == ("P100", sum(map(len, paper.FIGURES.values())))
     rows = {
         figure: [row for row in found["rows"] if row["figure"] == figure]
-        for figure in ("table 4", "figure 9", "figure 10", "figure 12", "figure 13")
+        for figure in ("table 4", "figure 9", "figure 10", "figure 12", "figure 13", "figure 14")
     }
     check_table_4(rows["table 4"])
     assert [row["channels"] for row in rows["figure 9"] if row["in_core"] is None] == [2048, 2560]
     check_figure_12(rows["figure 12"], [256, 512, 1024])
     check_figure_13(rows["figure 13"])
+    check_figure_14(rows["figure 14"][:-1])
+    assert "in core" not in rows["figure 14"][-1]["rates"]
 
 
 def test_unknown_figures_are_refused_before_any_run(capsys):

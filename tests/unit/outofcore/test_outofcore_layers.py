@@ -1,4 +1,4 @@
-"""Bias, activation, pooling and dense as calls of their own: against their definitions, in any budget."""
+"""Bias, activation, pooling, dense and their gradients as calls of their own: in any budget as defined."""
 
 from __future__ import annotations
 
@@ -10,8 +10,27 @@ import pytest
 
 import gpu.outofcore
 from gpu.cuda_machine import CudaMachine
-from gpu.outofcore import AveragePool, MaxPool, Options, Rates, Statistics, activate, add_bias, dense, pool2d
+from gpu.outofcore import (
+    AveragePool,
+    DeviceTensor,
+    MaxPool,
+    Options,
+    Rates,
+    Statistics,
+    activate,
+    activate_backward,
+    add_bias,
+    conv2d_backward_bias,
+    dense,
+    dense_backward,
+    map_pipeline,
+    maps,
+    pool2d,
+    pool2d_backward,
+)
 from gpu.outofcore import calibration as gpu_rates
+from gpu.outofcore.halo import output_rows
+from gpu.outofcore.networks.routines import BiasGradient
 from reference import training
 from reference.errors import (
     DtypeError,
@@ -88,12 +107,46 @@ def pooled(pool: Any, shape: tuple[int, ...] = SHAPE) -> Call:
     return Call(pool2d, {"x": x}, {"pool": pool}, expected)
 
 
+def summed() -> Call:
+    dy = values(*SHAPE)
+    return Call(
+        conv2d_backward_bias,
+        {"gradient": dy},
+        {},
+        training.conv2d_backward_bias(dy).astype(np.float32),
+    )
+
+
+def of_activation(activation: str) -> Call:
+    forward, backward = ACTIVATIONS[activation]
+    dy, y = values(*SHAPE, seed=3), forward(values(*SHAPE)).astype(np.float32)
+    expected = backward(dy, y).astype(np.float32)
+    return Call(activate_backward, {"gradient": dy, "y": y}, {"activation": activation}, expected)
+
+
+def of_pooling(pool: Any, x: Any = None) -> Call:
+    x = values(*SHAPE) if x is None else x
+    how = {"stride": pool.stride, "padding": pool.padding}
+    dy = values(*pooled(pool).expected.shape, seed=3)
+    if isinstance(pool, MaxPool):
+        expected = training.max_pool2d_backward(dy, x, pool.window, **how)
+    else:
+        expected = training.average_pool2d_backward(dy, x.shape, pool.window, **how)
+    return Call(pool2d_backward, {"gradient": dy, "x": x}, {"pool": pool}, expected.astype(np.float32))
+
+
+GRADIENTS = {
+    "gradient of bias": summed(),
+    **{f"gradient of {name}": of_activation(name) for name in ("relu", "tanh", "sigmoid")},
+    **{f"gradient of {name}": of_pooling(pool) for name, pool in POOLS.items()},
+}
 CALLS = {
     "bias": biased(),
     "bias, channels last": biased("NHWC"),
     **{name: activated(name) for name in ("relu", "tanh", "sigmoid")},
     "relu, channels last": activated("relu", "NHWC"),
     **{name: pooled(pool) for name, pool in POOLS.items()},
+    **GRADIENTS,
 }
 
 
@@ -129,8 +182,10 @@ def test_where_arrays_lie_changes_no_bit(name: str) -> None:
         for budget in (4000, None):
             found = call.run(machine, there, memory_budget=budget, statistics=counts)
             np.testing.assert_array_equal(found, call.expected, err_msg=f"{there} {budget}")
-            assert (counts.bytes_out == 0) == ("out" in there)
-            assert (counts.bytes_in == 0) == ({*call.arrays} <= {*there})
+            assert (counts.bytes_out == 0) == ("out" in there and call.function is not conv2d_backward_bias)
+            is_mean = name in GRADIENTS and isinstance(call.options.get("pool"), AveragePool)
+            read = {*call.arrays} - ({"x"} if is_mean else set())
+            assert (counts.bytes_in == 0) == (read <= {*there})
         assert is_clean(machine)
 
 
@@ -185,7 +240,7 @@ def test_three_calls_are_the_fused_one_and_copy_the_map_three_times() -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_the_model_has_the_bytes_and_seconds_of_the_clock(name: str, topology: Any) -> None:
     call, counts = CALLS[name], Statistics()
-    for there in ((), ("x",), ("out",)):
+    for there in ((), (next(iter(call.arrays)),), ("out",)):
         for depth in (1, 2, 3):
             machine = Machine(topology)
             call.run(machine, there, memory_budget=4000, options=Options(depth=depth), statistics=counts)
@@ -204,13 +259,113 @@ def test_pieces_overlap_and_fit_the_budget() -> None:
     assert both < counts.seconds < 1.2 * both
 
 
-@pytest.mark.parametrize("function", ["bias", "relu", "pairs"])
+@pytest.mark.parametrize("function", ["bias", "relu", "pairs", "gradient of relu", "gradient of pairs"])
 def test_a_batch_without_images_has_no_result(function: str) -> None:
     call, machine, counts = CALLS[function], Machine(), Statistics()
-    arrays = {**call.arrays, "x": call.arrays["x"][:0]}
+    arrays = {name: x[:0] if x.ndim == 4 else x for name, x in call.arrays.items()}
     found = call.function(*arrays.values(), **call.options, device=machine, statistics=counts)
     assert found.shape == (0, *call.expected.shape[1:])
     assert (counts.bytes_in, counts.seconds, machine.timeline.seconds) == (0, 0, 0)
+
+
+# ------------------------------------------------------------------------------------------- gradients
+
+
+def layers_of(name: str) -> tuple[Any, Any]:
+    """The layer of a gradient as a function of its images in double precision, and these."""
+    call = GRADIENTS[f"gradient of {name}"]
+    if name == "bias":
+        return lambda b: b.reshape(-1, 1, 1) + np.zeros(SHAPE), np.zeros(SHAPE[1])
+    if name in ACTIVATIONS:
+        return ACTIVATIONS[name][0], values(*SHAPE).astype(np.float64)
+    pool = call.options["pool"]
+    define = max_pool2d if isinstance(pool, MaxPool) else average_pool2d
+    x = call.arrays["x"].astype(np.float64)
+    return lambda x: define(x, pool.window, stride=pool.stride, padding=pool.padding), x
+
+
+@pytest.mark.parametrize("name", ["bias", *ACTIVATIONS, *POOLS])
+def test_gradients_are_central_differences(name: str) -> None:
+    layer, at = layers_of(name)
+    call, step = GRADIENTS[f"gradient of {name}"], 1e-5
+    found = call.run(Machine(), memory_budget=5000 if name != "bias" else None)
+    weights = call.arrays["gradient"].astype(np.float64)
+    for index in np.random.default_rng(4).integers(at.size, size=12):
+        up, down = at.copy(), at.copy()
+        up.flat[index] += step
+        down.flat[index] -= step
+        difference = ((layer(up) - layer(down)) * weights).sum() / (2 * step)
+        assert found.flat[index] == pytest.approx(difference, rel=1e-3, abs=1e-4)
+
+
+def shorter(plane: Any, rows: range) -> range:
+    """A halo one row short."""
+    found = output_rows(plane, rows)
+    return range(found.start, max(found.stop - 1, found.start + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "attribute", "fault"),
+    [
+        ("overlaps", maps, "output_rows", shorter),
+        ("means that overlap", maps, "output_rows", shorter),
+        ("overlaps", maps, "hull", lambda rows, read: range(rows.start, max(rows.stop, read.stop))),
+        ("bias", map_pipeline, "BiasGradient", lambda *args, **how: BiasGradient(*args[:5], True, **how)),
+    ],
+)
+def test_a_planted_fault_changes_a_gradient(
+    monkeypatch: Any, name: str, module: Any, attribute: str, fault: Any
+) -> None:
+    call = GRADIENTS[f"gradient of {name}"]
+    np.testing.assert_array_equal(call.run(Machine(), memory_budget=1500), call.expected)
+    monkeypatch.setattr(module, attribute, fault)
+    assert (call.run(Machine(), memory_budget=1500) != call.expected).any()
+
+
+def test_a_gradient_may_take_the_place_of_its_operand() -> None:
+    machine, call = Machine(), GRADIENTS["gradient of tanh"]
+    dy, y = call.arrays["gradient"].copy(), call.arrays["y"]
+    assert activate_backward(dy, y, "tanh", device=machine, out=dy, memory_budget=2000) is dy
+    np.testing.assert_array_equal(dy, call.expected)
+    there = put(machine, call.arrays["gradient"])
+    assert activate_backward(there, y, "tanh", device=machine, out=there, memory_budget=4000) is there
+    np.testing.assert_array_equal(get(machine, there), call.expected)
+
+
+def test_means_need_the_shape_alone() -> None:
+    call, counts = GRADIENTS["gradient of means of triples"], Statistics()
+    dy, how = call.arrays["gradient"], {"device": Machine(), "statistics": counts}
+    found = pool2d_backward(dy, SHAPE, call.options["pool"], **how)
+    np.testing.assert_array_equal(found, call.expected)
+    assert counts.bytes_in == dy.nbytes
+
+
+def test_gradients_of_parts_of_arrays() -> None:
+    whole = values(3, 8, 26, 11)
+    y = np.maximum(values(3, 9, 13, 11, seed=1), 0)
+    dy, out = whole[:, 2:6, ::2], np.zeros((3, 9, 13, 11), np.float32)
+    activate_backward(dy, y[:, 3:7], "relu", device=Machine(), out=out[:, 1:5], memory_budget=2000)
+    np.testing.assert_array_equal(out[:, 1:5], np.where(y[:, 3:7] > 0, dy, 0))
+    assert not out[:, :1].any()
+    assert not out[:, 5:].any()
+    np.testing.assert_allclose(conv2d_backward_bias(dy, device=Machine()), dy.sum((0, 2, 3)), rtol=1e-4)
+
+
+@pytest.mark.at_most(2)
+@pytest.mark.parametrize("there", [(), ("gradient", "x", "w"), ("out",)])
+def test_gradients_of_a_dense_layer_are_within_their_bounds(there: tuple[str, ...]) -> None:
+    arrays = {"gradient": values(9, 12, seed=2), "x": values(9, 40), "w": values(12, 40, seed=1)}
+    expected, machine, counts = training.dense_backward(*arrays.values()), Machine(), Statistics()
+    memory = {name: put(machine, x) if name in there else x for name, x in arrays.items()}
+    out: Any = (None,) * 3
+    if there == ("out",):
+        out = tuple(put(machine, one.astype(np.float32)) for one in expected)
+    how: Any = {"device": machine, "memory_budget": 3000, "statistics": counts}
+    found = dense_backward(*memory.values(), out=out, **how)
+    assert counts.bytes_in + counts.bytes_out > 0
+    for one, right, depth in zip(found, expected, (12, 9, 9), strict=True):
+        got = get(machine, one) if isinstance(one, DeviceTensor) else one
+        np.testing.assert_allclose(got, right, rtol=0, atol=depth * 2**-23 * 12)
 
 
 # ----------------------------------------------------------------------------------------------- dense
@@ -246,7 +401,7 @@ def test_dense_rows_may_be_a_part_of_an_array() -> None:
 @pytest.mark.parametrize(
     ("injection", "kind"), [(CopyFails("in", 0, after=3), CopyError), (DeviceLost(0, 2e-5), DeviceLostError)]
 )
-@pytest.mark.parametrize("name", ["bias", "relu", "pairs"])
+@pytest.mark.parametrize("name", ["bias", "relu", "pairs", "gradient of overlaps"])
 def test_a_failure_leaves_nothing_behind(name: str, injection: Any, kind: type[Exception]) -> None:
     machine, call = Machine(injections=[injection]), CALLS[name]
     before = {key: x.copy() for key, x in call.arrays.items()}
@@ -286,6 +441,25 @@ def test_what_is_refused() -> None:
         (ShapeError, "dense layer has two axes", lambda: dense(x, x, **how)),
         (ShapeError, "x has rows of 4 numbers, w of 3", lambda: dense(values(2, 4), values(2, 3), **how)),
         (DtypeError, "x is a list", lambda: dense([[1.0]], values(1, 1), **how)),
+        (SchemeError, "are for float32", lambda: conv2d_backward_bias(x.astype(np.float16), **how)),
+        (
+            SchemeError,
+            "are for float32",
+            lambda: activate_backward(*2 * [x.astype(np.float16)], "relu", **how),
+        ),
+        (ShapeError, "y has shape", lambda: activate_backward(x, x[:1], "relu", **how)),
+        (SchemeError, "softmax", lambda: activate_backward(x, x, wrong, **how)),
+        (
+            FormatError,
+            "shares memory with y",
+            lambda: activate_backward(x, there, "relu", out=there, device=other),
+        ),
+        (ShapeError, "gradient has shape", lambda: pool2d_backward(x, x, MaxPool(2), **how)),
+        (DtypeError, "x is a tuple", lambda: pool2d_backward(x, SHAPE, MaxPool(2), **how)),
+        (SchemeError, "pool is 2", lambda: pool2d_backward(x, x, two, **how)),
+        (ShapeError, "out has shape", lambda: conv2d_backward_bias(x, out=bias[:2].copy(), **how)),
+        (ShapeError, "gradient has shape", lambda: dense_backward(*3 * [values(2, 3)], **how)),
+        (ShapeError, "w has shape", lambda: dense_backward(values(2, 3), values(2, 3), values(3, 4), **how)),
     ):
         with pytest.raises(error, match=message):
             call()
@@ -297,6 +471,7 @@ def test_without_a_gpu_a_machine_is_needed(monkeypatch: pytest.MonkeyPatch) -> N
         lambda: add_bias(values(*SHAPE), values(4)),
         lambda: activate(values(*SHAPE), "relu"),
         lambda: pool2d(values(*SHAPE), MaxPool(2)),
+        lambda: conv2d_backward_bias(values(*SHAPE)),
         lambda: dense(values(2, 4), values(3, 4)),
     ):
         with pytest.raises(NoGpuError, match="needs a GPU"):
@@ -311,14 +486,36 @@ def test_without_a_gpu_a_machine_is_needed(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", CALLS)
 def test_a_gpu_computes_pieces_wherever_they_lie(gpus: Any, name: str) -> None:
     call, found = CALLS[name], gpus()
+    least = 40_000 if call.function is conv2d_backward_bias else 4000  # GPUs add up parts of the sums
     with CudaMachine() as machine:
-        for there in ((), ("x",), ("out",), (*call.arrays, "out")):
-            for budget in (4000, None):
+        for there in ((), (next(iter(call.arrays)),), ("out",), (*call.arrays, "out")):
+            for budget in (least, None):
                 options = Options(rates=RATES)
                 result = call.run(machine, there, memory_budget=budget, options=options)
                 np.testing.assert_allclose(result, call.expected, rtol=1e-6, atol=1e-6)
         assert not machine.allocated(0)
         assert not machine.pinned()
+    assert found.is_clean()
+
+
+def test_gradients_of_a_dense_layer_take_another_library_s_memory(gpus: Any) -> None:
+    found = gpus()
+    arrays = {"gradient": values(9, 12, seed=2), "x": values(9, 40), "w": values(12, 40, seed=1)}
+    expected = training.dense_backward(*arrays.values())
+    with CudaMachine() as machine:
+        held = {name: put(machine, x) for name, x in arrays.items()}
+        lent = [
+            DeviceTensor(
+                machine.borrow(x.memory.address, x.memory.nbytes), x.shape, x.dtype, x.offset, given=held
+            )
+            for x in held.values()
+        ]
+        for found_here, right in zip(
+            dense_backward(*lent, device=machine, options=Options(rates=RATES)), expected, strict=True
+        ):
+            np.testing.assert_allclose(found_here, right, rtol=1e-4, atol=1e-4)
+        for x in held.values():
+            machine.free(x.memory)
     assert found.is_clean()
 
 

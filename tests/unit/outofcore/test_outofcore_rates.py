@@ -13,8 +13,11 @@ import gpu.outofcore
 from gpu.cuda_machine import CudaMachine
 from gpu.outofcore import Pieces, calibration, explain
 from gpu.outofcore.calibration import key_of
+from gpu.outofcore.rates import step_of
 from gpu.outofcore.rates_file import RatesFile
 from reference.errors import LaunchError
+from simwarp.lab.machines import Host
+from simwarp.lab.outofcore.filters import COUNTS, curve
 from support.fake_gpus import gpus
 from support.outofcore_calls import Layer
 
@@ -97,6 +100,8 @@ def test_rates_are_of_a_layer_and_a_dtype_whatever_the_number_of_images(gpus) ->
         (lambda content: json.dumps({**json.loads(content), "links": [0, 0, 0, 1, 1, 1]}), "damaged"),
         (lambda content: json.dumps({**json.loads(content), "routines": {"a": [0, -1]}}), "damaged"),
         (lambda content: json.dumps({**json.loads(content), "routines": {"a": [0, "NaN"]}}), "damaged"),
+        (lambda content: json.dumps({**json.loads(content), "filters_step": 0}), "damaged"),
+        (lambda content: json.dumps({**json.loads(content), "filters_step": True}), "damaged"),
         (lambda content: json.dumps({**json.loads(content), "form": 0}), "another machine"),
         (lambda content: content.replace("A device that is not there", "Another"), "another machine"),
     ],
@@ -108,6 +113,39 @@ def test_a_damaged_or_foreign_file_is_measured_again(gpus, damage: Any, why: str
     with pytest.warns(RuntimeWarning, match=why):
         rates_and_file()
     rates_and_file()  # without a warning
+
+
+@pytest.mark.parametrize("step", [1, 4, 32, 64])
+def test_the_step_of_filters_explains_their_times(step: int) -> None:
+    """Seconds by the paper's formula, with errors of 2 %, at the study's numbers of filters."""
+    rng = np.random.default_rng(step)
+    times = [(n, (2e-6 + 3e-5 * -(-n // step) * step) * rng.uniform(0.98, 1.02)) for n in (*COUNTS, 1, 2, 5)]
+    assert step_of(times) == step
+
+
+def test_a_measured_step_goes_into_the_rates(gpus, monkeypatch) -> None:
+    """The time of all filters of a layer stays as it was measured; fewer take as long up to the step."""
+
+    def timed(machine: Any, problem: Any, pieces: Pieces) -> tuple[float, float]:
+        assert problem.workspace is None
+        return float(pieces.filters), -(-pieces.filters // 4) * 1e-3
+
+    gpus()
+    before, path = rates_and_file()
+    with CudaMachine() as machine:
+        explain("conv2d", *LAYER, device=machine)
+        monkeypatch.setattr(calibration, "_timed", timed)
+        found = curve(Host(machine, "fake", ("fake",), "cuda"), (2, 6, 9, 8), (1, 3, 4, 5, 8, 9))
+        assert found["step"] == 4
+        assert [row["seconds"] for row in found["rows"]] == [1e-3, 1e-3, 1e-3, 2e-3, 2e-3, 3e-3]
+        again = explain("conv2d", *LAYER, device=machine).rates
+    after, _ = rates_and_file()
+    assert json.loads(path.read_text())["filters_step"] == 4
+    assert again == after
+    assert (before.filters_step, after.filters_step) == (1, 4)
+    assert after.routine(1e6, filters=10) == pytest.approx(before.routine(1e6, filters=10))
+    assert after.routine(1e6, filters=5) > 1.5 * after.routine(1e6, filters=8)
+    assert RatesFile(machine).read().routines
 
 
 def test_a_folder_that_cannot_be_written_is_not_an_error(gpus, monkeypatch, tmp_path: Path) -> None:
