@@ -6,16 +6,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp import lanes
-from simwarp.faults import BarrierFault, NotCooperative
-
-if TYPE_CHECKING:
-    from simwarp.warp import Warp
+from simwarp.faults import BarrierFault, KernelFault, NotCooperative
 
 _Run: TypeAlias = "GeneratorType[Any, Any, Any]"
 
@@ -27,6 +24,19 @@ class Barrier(Enum):
 
     def __repr__(self) -> str:
         return self.name
+
+
+class Warp(Protocol):
+    """What barriers ask of a `simwarp.warp.Warp`."""
+
+    index: int
+    block: Any
+    alive: npt.NDArray[np.bool_]
+    active: npt.NDArray[np.bool_]
+
+    def place(self, fault: KernelFault, lane: int | None = None, frame: Any = None) -> KernelFault:
+        """Complete a fault's place."""
+        ...
 
 
 class Block:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import SchemeError, ShapeError
+from reference.values import not_an_array, shortened
 from simwarp.lanes import WARP_SIZE
 from simwarp.listings.bmm import BMM32_Arow_Brow
 from simwarp.listings.checks import real
@@ -36,6 +37,8 @@ from simwarp.listings.pooling import NO_POOL, ConvPool32, Pool, Way, conv_pool_g
 from simwarp.warp import GRID, Barrier, GlobalArray, Warp, launch
 
 
+@not_an_array("pass its weights")
+@shortened
 class FC(NamedTuple):
     """A fully connected layer: weights (F, O), whose signs count; the last layer has no thresholds."""
 
@@ -44,6 +47,8 @@ class FC(NamedTuple):
     flip: npt.ArrayLike | None = None
 
 
+@not_an_array("pass its weights")
+@shortened
 class ConvPool(NamedTuple):
     """A convolution with filters (R, S, C, O), thresholds and a pooling of their bits."""
 
