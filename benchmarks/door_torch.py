@@ -121,6 +121,7 @@ def torch_rows(bench: Any) -> Iterator[Finish]:
     yield from _modules(rows)
     yield from _sparse(rows)
     yield from _operators(rows)
+    yield from _machine_calls(rows)
     yield from _cupy(Rows(bench, "cupy"))
 
 
@@ -341,6 +342,47 @@ def _operators(rows: Rows) -> Iterator[Finish]:
         params = {"rows": m, "n": n, "dtype": "float32", "weights": "real"}
         given = _reals(torch, (m, n), "float32")
         yield from rows.of(f"operator/bmm/{m}x{n}", "operator", params, call, given, right, peer)
+
+
+def _machine_calls(rows: Rows) -> Iterator[Finish]:
+    """Level-3 BLAS and convolutions of machines, with all arrays on the GPU, beside torch's own call."""
+    from gpu import blas3, outofcore
+
+    torch = rows.torch
+    machine = gpu.CudaMachine([0])
+    for n in (1024, 4096):
+        w, c = torch.randn(n, n, device="cuda"), torch.zeros(n, n, device="cuda")
+
+        def right(x: Any, product: Any, w: Any = w) -> bool:
+            expected = x.double() @ w.double()
+            return bool((torch.as_tensor(product, device="cuda").double() - expected).abs().max() < 1e-2)
+
+        def gemm(x: Any, w: Any = w, c: Any = c) -> Any:
+            return blas3.sgemm(1.0, x, w, 0.0, c, overwrite_c=1, device=machine)
+
+        given = _reals(torch, (n, n), "float32")
+        peer = "torch f32", lambda x, w=w: x @ w, given
+        yield from rows.of(f"sgemm/{n}", "machine", {"n": n, "dtype": "float32"}, gemm, given, right, peer)
+    filters, given, out = _layer(torch)
+    peer = "torch f32", lambda x: torch.nn.functional.conv2d(x, filters, padding=1), given
+
+    def conv(x: Any) -> Any:
+        return outofcore.conv2d(x, filters, padding=1, device=machine, out=out)
+
+    def convolved(x: Any, y: Any) -> bool:
+        expected = torch.nn.functional.conv2d(x[:1].double(), filters.double(), padding=1)
+        return bool((torch.as_tensor(y, device="cuda")[:1].double() - expected).abs().max() < 1e-2)
+
+    yield from rows.of(
+        "outofcore/64", "machine", {"images": IMAGES, "channels": 64}, conv, given, convolved, peer
+    )
+
+
+def _layer(torch: Any) -> tuple[Any, list[Any], Any]:
+    """Filters, images and a result of 64 channels, float32."""
+    images = (IMAGES[0], 64, *IMAGES[1:])
+    filters = torch.randn(64, 64, 3, 3, device="cuda")
+    return filters, _reals(torch, images, "float32"), torch.empty(images, device="cuda")
 
 
 def _cupy(rows: Rows) -> Iterator[Finish]:

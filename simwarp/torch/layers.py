@@ -7,11 +7,14 @@ from typing import Any, Literal, TypeAlias
 from reference.errors import DtypeError, SchemeError
 from reference.types.arguments import check_option
 from reference.types.fields import is_integer
+from simwarp.torch import bits
 from simwarp.torch.pytorch import torch
 
 Gradient: TypeAlias = Literal["clip", "identity", "polynomial"]
+Products: TypeAlias = Literal["floats", "bits"]
 
 GRADIENTS: tuple[Gradient, ...] = ("clip", "identity", "polynomial")
+PRODUCTS: tuple[Products, ...] = ("floats", "bits")
 
 
 class _SignWithGradient(torch.autograd.Function):
@@ -80,6 +83,8 @@ class BinaryConv2d(torch.nn.Conv2d):
         False by default: a batch normalisation has its own.
     padding_value : {0, -1, 1}
         What pixels outside the image are. 0 leaves them out, as `reference.bconv2d` does.
+    products : {"floats", "bits"}
+        How the forward pass computes; the gradients are the same. "bits" is for inputs ±1, which it checks.
 
     Examples
     --------
@@ -101,6 +106,7 @@ class BinaryConv2d(torch.nn.Conv2d):
         bias: bool = False,
         *,
         padding_value: Literal[0, -1, 1] = 0,
+        products: Products = "floats",
     ) -> None:
         if not is_integer(groups) or groups < 1 or in_channels % groups or out_channels % groups:
             raise SchemeError(
@@ -121,7 +127,9 @@ class BinaryConv2d(torch.nn.Conv2d):
             groups=groups,
             bias=bias,
         )
+        check_option("products", products, PRODUCTS, "the forward pass computes with one of these")
         self.padding_value: Literal[0, -1, 1] = padding_value
+        self.products: Products = products
 
     @property
     def sides(self) -> tuple[int, int, int, int]:
@@ -130,14 +138,19 @@ class BinaryConv2d(torch.nn.Conv2d):
 
     def forward(self, x: Any) -> Any:
         """Cross-correlate a tensor with the signs of the weights."""
-        x = torch.nn.functional.pad(x, self.sides, value=float(self.padding_value))
         weight = _SignWithGradient.apply(self.weight, "identity")
+        is_bits, sides = self.products == "bits", self.sides
+        if not is_bits or self.padding_value:
+            x, sides = torch.nn.functional.pad(x, sides, value=float(self.padding_value)), (0, 0, 0, 0)
+        if is_bits:
+            y = bits.conv2d(x, weight, bits.Window(self.stride, sides, self.dilation, self.groups))
+            return y if self.bias is None else y + self.bias[:, None, None]
         return torch.nn.functional.conv2d(x, weight, self.bias, self.stride, 0, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         """The layer's sizes and options, for ``repr`` of the model."""
         value = f", padding_value={self.padding_value}" if self.padding_value else ""
-        return f"{torch.nn.Conv2d.extra_repr(self)}{value}"
+        return f"{torch.nn.Conv2d.extra_repr(self)}{value}{_written(self.products)}"
 
 
 class BinaryLinear(torch.nn.Linear):
@@ -149,6 +162,8 @@ class BinaryLinear(torch.nn.Linear):
         As for ``torch.nn.Linear``.
     bias : bool
         False by default: a batch normalisation has its own.
+    products : {"floats", "bits"}
+        As for `BinaryConv2d`.
 
     Examples
     --------
@@ -160,13 +175,28 @@ class BinaryLinear(torch.nn.Linear):
     [[2.0]]
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = False, *, products: Products = "floats"
+    ) -> None:
         torch.nn.Linear.__init__(self, in_features, out_features, bias=bias)
+        check_option("products", products, PRODUCTS, "the forward pass computes with one of these")
+        self.products: Products = products
 
     def forward(self, x: Any) -> Any:
         """Multiply vectors (N, F) by the signs of the weights."""
         weight = _SignWithGradient.apply(self.weight, "identity")
-        return torch.nn.functional.linear(x, weight, self.bias)
+        if self.products == "floats":
+            return torch.nn.functional.linear(x, weight, self.bias)
+        product = bits.linear(x, weight)
+        return product if self.bias is None else product + self.bias
+
+    def extra_repr(self) -> str:
+        """The layer's sizes and options, for ``repr`` of the model."""
+        return f"{torch.nn.Linear.extra_repr(self)}{_written(self.products)}"
+
+
+def _written(products: Products) -> str:
+    return "" if products == "floats" else f", products={products!r}"
 
 
 def clip_latent_weights(model: Any) -> None:

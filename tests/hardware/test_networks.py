@@ -218,3 +218,33 @@ def test_an_ensemble_on_all_gpus_has_the_sum_of_the_definition(device):
         images = images_in("ours", device, (100, *networks[0].input.shape), seed)
         for got, wanted in zip(ensemble.run(images), run_ensemble(networks, images), strict=True):
             np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_layers_of_bits_train_as_layers_of_floats(dtype):
+    torch = pytest.importorskip("torch")
+    from simwarp.torch import BinaryConv2d, BinaryLinear, Sign
+
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(
+        BinaryConv2d(40, 24, 3, stride=2, padding=(1, 2), groups=2, products="bits"),
+        torch.nn.BatchNorm2d(24),
+        Sign("identity"),
+        torch.nn.Flatten(),
+        BinaryLinear(24 * 5 * 6, 10, products="bits"),
+    )
+    model = model.cuda().to(getattr(torch, dtype))
+    x = Sign()(torch.randn(6, 40, 9, 9, device="cuda")).to(getattr(torch, dtype))
+    found = []
+    for products in ("bits", "floats"):
+        model[0].products = model[4].products = products
+        given = x.clone().requires_grad_()
+        first, logits = model[0](given), model(given)
+        model.zero_grad()
+        logits.float().square().sum().backward()
+        found.append(
+            [first.detach(), logits.detach(), given.grad, model[0].weight.grad, model[4].weight.grad]
+        )
+    assert torch.equal(found[0][0], found[1][0])  # sums of whole numbers
+    for bits, floats in zip(*found, strict=True):
+        torch.testing.assert_close(bits, floats, rtol=2e-2, atol=2e-2 * float(floats.abs().max()))

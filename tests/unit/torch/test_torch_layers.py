@@ -141,3 +141,58 @@ def test_what_layers_refuse(torch, layers):
         layers.ImageReals(16)
     with pytest.raises(DtypeError, match="use ImagePixels for bytes"):
         layers.ImageReals()(torch.zeros(1, 2, dtype=torch.uint8))
+
+
+def trained(torch, layer, x):
+    """What a layer gives, and its gradients for whole numbers from above."""
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    y = layer(x)
+    y.backward(torch.arange(y.numel(), dtype=y.dtype).reshape(y.shape) % 7 - 3)
+    return y.detach(), x.grad, layer.weight.grad.clone()
+
+
+@pytest.mark.parametrize("padding_value", [0, -1, 1])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"),
+    [(1, 1, 1, 1), ((2, 1), (0, 2), (1, 2), 3), (1, "same", 1, 1), (3, 0, 1, 2)],
+)
+def test_a_convolution_of_bits_trains_as_one_of_floats(
+    torch, layers, stride, padding, dilation, groups, padding_value
+):
+    torch.manual_seed(1)
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    layer = layers.BinaryConv2d(
+        6, 12, (2, 3), bias=True, padding_value=padding_value, products="bits", **options
+    )
+    x = layers.Sign()(torch.randn(3, 6, 7, 8))
+    bits = trained(torch, layer, x)
+    layer.products = "floats"
+    for found, expected in zip(bits, trained(torch, layer, x), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-5)
+    assert bits[1].abs().sum() > 0
+
+
+@pytest.mark.parametrize("shape", [(5, 70), (2, 3, 70)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_a_product_of_bits_trains_as_one_of_floats(torch, layers, shape, dtype):
+    torch.manual_seed(2)
+    layer = layers.BinaryLinear(70, 9, bias=True, products="bits").to(getattr(torch, dtype))
+    x = layers.Sign()(torch.randn(shape)).to(getattr(torch, dtype))
+    bits = trained(torch, layer, x)
+    layer.products = "floats"
+    for found, expected in zip(bits, trained(torch, layer, x), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_layers_of_bits_refuse_what_is_not_plus_or_minus_one(torch, layers):
+    layer = layers.BinaryLinear(4, 2, products="bits")
+    with pytest.raises(RangeError, match="input of a layer of bits is not ±1\nput Sign before it"):
+        layer(torch.tensor([[1.0, -1.0, 0.5, 1.0]]))
+    with pytest.raises(RangeError, match="not ±1"):
+        layer(torch.tensor([[1.0, -1.0, float("nan"), 1.0]]))
+    with pytest.raises(DtypeError, match=r"floats ±1, not torch\.int8"):
+        layer(torch.ones(1, 4, dtype=torch.int8))
+    with pytest.raises(SchemeError, match="products='bytes'"):
+        layers.BinaryConv2d(1, 1, 1, products="bytes")
+    assert repr(layer).endswith("products='bits')")
