@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,7 @@ METRICS = (TIME, INSTRUCTIONS, *SECTORS.values(), *BYTES.values(), *MEANS.values
 
 def launch_all(names: Sequence[str], forms: Sequence[str], scale: float, counts: Path) -> None:
     """Call each mode of each format, the second time between marks; write the launches of each call."""
-    from cuda.bindings import driver
-
+    start, stop = marks()
     device, found = gpu.CudaDevice(), list[tuple[str, str, int, int]]()
     stream = device.stream()
     for name in names:
@@ -72,13 +71,24 @@ def launch_all(names: Sequence[str], forms: Sequence[str], scale: float, counts:
                 )
                 call(factors, out, stream)
                 device.synchronize()
-                driver.cuProfilerStart()
+                start()
                 call(factors, out, stream)  # in a stream: launch by launch, and no graph
                 device.synchronize()
-                driver.cuProfilerStop()
+                stop()
                 found.append((name, form, mode, len(call._launches)))
                 out.free()
     counts.write_text(json.dumps(found))
+
+
+def marks() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The driver's calls between which ``ncu`` counts."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        import pycuda.driver as driver
+
+        return driver.start_profiler, driver.stop_profiler
+    return driver.cuProfilerStart, driver.cuProfilerStop
 
 
 def counted(names: Sequence[str], forms: Sequence[str], scale: float) -> list[Row]:
