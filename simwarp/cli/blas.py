@@ -196,6 +196,8 @@ def _show(facts: dict[str, Any]) -> None:
         label = Text(printable(f"{part['device']}, {gpu}"))
         shown.add_row(label, *times, *counts, *moved, si(part["end"], "s"))
     console.print(shown)
+    if cpu := facts["cpu"]:
+        console.print(Text(_cpu(cpu, facts["operations"])))
     console.print(Text(_speed(facts)))
     console.print(Text(_moved(facts)))
 
@@ -204,6 +206,15 @@ def _speed(found: dict[str, Any]) -> str:
     """The time, the rate and the imbalance of a run."""
     return (
         f"{si(found['seconds'], 's')}, {si(found['rate'], 'FLOP/s')}, imbalance {si(found['imbalance'], 's')}"
+    )
+
+
+def _cpu(found: dict[str, Any], operations: float) -> str:
+    """What the host's cores did, as text."""
+    share = found["operations"] / operations if operations else 0.0
+    return (
+        f"CPU: {found['tasks']} tasks ({found['stolen']} stolen), {share:.1%} of the operations,"
+        f" {si(found['compute'], 's')} computing, finished after {si(found['end'], 's')}"
     )
 
 

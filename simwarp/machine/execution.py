@@ -15,7 +15,7 @@ from simwarp.machine.faults import CopyError, DeviceLostError
 from simwarp.machine.injections import Injection
 from simwarp.machine.links import Flow, Links
 from simwarp.machine.operations import Event, Operation, Stream, Task, Wait
-from simwarp.machine.topology import Route, Topology
+from simwarp.machine.topology import HOST, Route, Topology
 
 
 class Execution:
@@ -227,10 +227,13 @@ class Execution:
         """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
+        is_host = loss.device == HOST
         return DeviceLostError(
-            f"device {loss.device} is lost",
-            f"it failed at {loss.lost_at} s, while it ran {', '.join(of_it) or 'nothing'}",
-            "leave out the device, and repeat what it had not copied to the host",
+            "the host's cores are lost" if is_host else f"device {loss.device} is lost",
+            f"failed at {loss.lost_at} s, while running {', '.join(of_it) or 'nothing'}",
+            "leave them out, and compute again what they had not finished"
+            if is_host
+            else "leave out the device, and repeat what it had not copied to the host",
             device=loss.device,
             seconds=loss.lost_at,
         )
