@@ -10,7 +10,7 @@ import typer
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from simwarp.cli.blas_bench import bench_command
+from simwarp.cli.blas_bench import bench_command, integers
 from simwarp.cli.output import (
     Json,
     OneDevice,
@@ -92,6 +92,29 @@ def explain_command(
     console.print(Text(str(request.plan(tile, budgets, options))))
     console.print(Text(f"{on.name}, simulated: {_speed(predicted)}"))
     console.print(Text(_moved(predicted)))
+    return 0
+
+
+@blas_app.command("shares")
+def shares_command(
+    sizes: Annotated[
+        str, typer.Option(metavar="N,…", help="Rows and columns of all matrices.")
+    ] = "5000,10000,20000",
+    tile: Annotated[int, typer.Option(min=1, help="Rows and columns of a tile.")] = 1024,
+    as_json: Json = False,
+) -> int:
+    """Show how many of the operations of each routine are of GEMM: table I of the BLASX paper."""
+    from simwarp.lab.blas.gemm_shares import gemm_shares
+
+    rows = gemm_shares(sizes=integers("--sizes", sizes), tile=tile)
+    if as_json:
+        print_json(rows)
+        return 0
+    shown = table("routine", numbers=("N", "tasks", "of GEMM", "printed"))
+    for row in rows:
+        printed = "" if row["printed"] is None else f"{row['printed']:.1%}"
+        shown.add_row(Text(row["routine"]), str(row["n"]), str(row["tasks"]), f"{row['share']:.1%}", printed)
+    wide_console(highlight=False).print(shown)
     return 0
 
 

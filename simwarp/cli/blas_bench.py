@@ -59,9 +59,9 @@ def bench_command(
     grid = Grid(
         topology,
         ROUTINES if routines == "all" else _words(routines),
-        _numbers("--sizes", sizes),
-        _numbers("--devices", devices) if devices else None,
-        _numbers("--tiles", tiles),
+        integers("--sizes", sizes),
+        integers("--devices", devices) if devices else None,
+        integers("--tiles", tiles),
         tuple(VARIANTS) if variants == "all" else _words(variants),
         device.value,
         allocation,
@@ -83,7 +83,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
+def integers(option: str, text: str) -> tuple[int, ...]:
     """The integers in a comma-separated list; SchemeError names the option."""
     try:
         return tuple(int(part) for part in text.split(","))

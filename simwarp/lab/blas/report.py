@@ -51,6 +51,7 @@ def planned(request: Request, tile: int | None, on: Host, options: gpu.blas3.Opt
         "tasks": len(plan.tasks),
         "streams": plan.streams,
         "operations": problem.operations,
+        "gemm_share": plan.gemm_share,
         "needed": plan.needed,
         "bytes_least": plan.bytes_least,
         "bytes_without_reuse": plan.bytes_without_reuse,
