@@ -118,6 +118,22 @@ def shares_command(
     return 0
 
 
+@blas_app.command("library")
+def library_command(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.")] = Path(
+        "libsimwarpblas.so"
+    ),
+) -> int:
+    """Build the library that hands the BLAS calls of any program to gpu.blas3, for LD_PRELOAD."""
+    from simwarp.exec.blas import build_library
+
+    build_library(output)
+    console = wide_console(highlight=False)
+    console.print(Text(f"LD_PRELOAD={output.absolute()} program    # computes large products on all GPUs"))
+    console.print(Text("SIMWARP_BLAS_MACHINE=H200x2 simulates two; SIMWARP_BLAS_COUNTS=1 counts the calls"))
+    return 0
+
+
 @blas_app.command("trace")
 def trace_command(
     routine: Routine,
