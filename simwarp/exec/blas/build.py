@@ -81,14 +81,16 @@ def build_library(output: Path) -> None:
 
 def libpython() -> Path:
     """The shared library of this Python; MissingExtraError if it has none."""
-    name, folder = (sysconfig.get_config_var(key) for key in ("INSTSONAME", "LIBDIR"))
-    path = Path(folder or "/") / str(name)
-    if ".so" in str(name) and path.is_file():
-        return path
+    name, multiarch = sysconfig.get_config_var("INSTSONAME"), sysconfig.get_config_var("MULTIARCH")
+    folders = [Path(sysconfig.get_config_var("LIBDIR") or "/"), Path(sys.base_prefix, "lib")]
+    folders += [folder / multiarch for folder in folders if multiarch]
+    for folder in folders:
+        if ".so" in str(name) and (folder / str(name)).is_file():
+            return folder / str(name)
     raise MissingExtraError(
         f"{SONAME} runs Python within programs, which needs its shared library\n"
-        f"{sys.executable} has none: {path}\n"
-        "build it with a Python that was configured with --enable-shared, as those of distributions are"
+        f"{sys.executable} has none: {name} is not in {', '.join(map(str, folders))}\n"
+        "install it (Debian: libpython3-dev), or build with a Python configured with --enable-shared"
     )
 
 
