@@ -4,7 +4,7 @@
 
 Row ``dgemm_/N``: milliseconds of a call of ``blas3_library.c`` on memory of ``malloc``, which is not
 page-locked. The BLAS behind the library, and the peer, is the OpenBLAS of SciPy's wheel. cublasXt has tiles
-of 4096 and one GPU; without its library the rows have no such peer. ``--machine`` simulates, to try the script.
+of 4096 and one GPU; without its library the rows have no such peer. ``--machine`` simulates, as a trial.
 """
 
 from __future__ import annotations

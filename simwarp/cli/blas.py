@@ -118,6 +118,40 @@ def shares_command(
     return 0
 
 
+@blas_app.command("applications")
+def applications_command(
+    size: Annotated[int, typer.Option(min=16, help="Rows and columns.")] = 512,
+    above: Annotated[int, typer.Option(min=0, help="Products are routed above its cube.")] = 100,
+    times: Annotated[
+        bool, typer.Option("--times", help="Predict the times at the sizes of the paper, too.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Run a network, nnmf and lsqlin through gpu.blas3.patched: table VI of the BLASX paper."""
+    from simwarp.lab.blas import applications
+
+    found = applications.routed(size, above)
+    predicted = applications.predicted() if times else []
+    if as_json:
+        print_json({"routed": found, "predicted": predicted})
+        return 0
+    console = wide_console(highlight=False)
+    shown = table("application", "dtype", numbers=("calls", "routed", "of operations", "of time"))
+    for row in found:
+        numbers = (str(row["calls"]), str(row["routed"]), f"{row['operations']:.1%}", f"{row['time']:.1%}")
+        shown.add_row(Text(row["application"]), Text(row["dtype"]), *numbers)
+    console.print(shown)
+    if predicted:
+        shown = table("application", "dtype", numbers=("N", "GPUs", "CPU", "speedup", "printed"))
+        for row in predicted:
+            times_of = (si(row["seconds"], "s"), si(row["cpu_seconds"], "s"), f"{row['speedup']:.2f}")
+            shown.add_row(
+                Text(row["application"]), Text(row["dtype"]), str(row["size"]), *times_of, row["printed"]
+            )
+        console.print(shown)
+    return 0
+
+
 @blas_app.command("library")
 def library_command(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.")] = Path(
