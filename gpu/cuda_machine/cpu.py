@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+from gpu.cuda_machine.recording import Recorder
 from gpu.machine import HOST, CpuRoutine
 from reference.devices.timeline import Record
 from reference.errors import DeviceLostError, SimwarpError
-
-if TYPE_CHECKING:
-    from gpu.cuda_machine.machine import CudaMachine
-    from gpu.cuda_machine.recording import Recorder
 
 
 class CpuEvent:
     """The end of a routine of the host's cores."""
 
-    def __init__(self, machine: CudaMachine, future: Future[None]) -> None:
+    def __init__(self, machine: object, future: Future[None]) -> None:
         self.machine, self._future = machine, future
 
     @property
@@ -44,7 +40,7 @@ class Cpu:
     that feeds the GPUs goes on.
     """
 
-    def __init__(self, machine: CudaMachine, recorder: Recorder) -> None:
+    def __init__(self, machine: object, recorder: Recorder) -> None:
         self._machine, self._recorder = machine, recorder
         self._thread: ThreadPoolExecutor | None = None
         self._queued: list[CpuEvent] = []
