@@ -140,17 +140,11 @@ def blasx_table_1() -> str:
     """Percent of the operations that are of GEMM, by routine and N."""
     rows = json.loads((MACHINES / "blas-gemm-shares.json").read_text())
     found = {(row["routine"], row["n"]): row for row in rows}
-    sizes = sorted({n for _, n in found})
-    lines = [
-        [
-            routine.upper(),
-            *(
-                f"{100 * found[routine, n]['printed']:.1f}, {100 * found[routine, n]['share']:.1f}"
-                for n in sizes
-            ),
-        ]
-        for routine in dict.fromkeys(name for name, _ in found)
-    ]
+    sizes, lines = sorted({n for _, n in found}), list[list[str]]()
+    for routine in dict.fromkeys(name for name, _ in found):
+        of = [found[routine, n] for n in sizes]
+        cells = (f"{100 * row['printed']:.1f}, {100 * row['share']:.1f}" for row in of)
+        lines.append([routine.upper(), *cells])
     return table(("routine", *(f"N = {n:,}: printed, ours" for n in sizes)), lines)
 
 
@@ -181,15 +175,8 @@ def blasx_table_6() -> str:
         ]
         for small, large in zip(found["routed"], found["predicted"], strict=True)
     ]
-    header = (
-        "application",
-        "products routed, N = 512",
-        "of their operations",
-        "N",
-        "speedup: printed",
-        "of products: ours",
-    )
-    return table(header, lines)
+    header = ("application", "products routed, N = 512", "of their operations", "N", "speedup: printed")
+    return table((*header, "of products: ours"), lines)
 
 
 PRINTED: dict[tuple[str, str], Callable[[], str]] = {
