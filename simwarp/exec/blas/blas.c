@@ -49,6 +49,7 @@ static void count(void)
 static void in_child(void)
 {
     is_off = 1;
+    computed = NULL;
     is_counting = 0;
 }
 
@@ -133,7 +134,7 @@ static int enter(const struct call *call, int must)
 
     if (!is_started)
         start(must);
-    if (is_off || !is_started)
+    if (!is_started || !computed || (is_off && !must))
         return OFF;
     is_inside++;
     status = computed(call, must);

@@ -18,7 +18,7 @@ import pytest
 from gpu.blas3.problem import Problem
 from gpu.blas3.table import LETTERS, PREFIXES, ROWS
 from reference.blas3 import error_of
-from reference.errors import CompileError, DeviceLostError, MissingExtraError
+from reference.errors import CompileError, DeviceLostError, MissingExtraError, NoGpuError
 from simwarp.cli import main
 from simwarp.exec.blas import build, build_library, calls
 from simwarp.exec.blas.names import exported
@@ -143,6 +143,25 @@ def test_a_call_that_fails_leaves_its_result_as_it_was(loaded, monkeypatch, capf
     for routine in ("dgemm", "dtrsm", "zherk"):  # no BLAS is behind the library here, so Python computes them
         assert called(loaded, routine, "cblas_{}", draw) <= 1
     assert capfd.readouterr().err == "simwarp: DeviceLostError: device 1 is lost; calls go to the next BLAS\n"
+
+
+def test_without_a_gpu_and_without_another_blas_python_computes(library, tmp_path, monkeypatch, capfd):
+    def none() -> None:
+        raise NoGpuError("no GPU is here\nplanted\nnothing")
+
+    own = tmp_path / "own.so"  # a library of its own, as it takes no more calls afterwards
+    own.write_bytes(library.read_bytes())
+    monkeypatch.setenv("SIMWARP_BLAS_ABOVE", "0")
+    monkeypatch.delenv("SIMWARP_BLAS_MACHINE", raising=False)
+    monkeypatch.setattr(calls, "_said", [])
+    monkeypatch.setattr("gpu.blas3.execute.is_small", lambda call: False)
+    monkeypatch.setattr("gpu.blas3.execute.default_machine", none)
+    calls.machine.cache_clear()
+    draw, loaded = random.Random(5), ctypes.CDLL(str(own))
+    assert all(called(loaded, routine, "{}_", draw) <= 1 for routine in ("dgemm", "ssyrk", "ztrmm"))
+    calls.machine.cache_clear()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("simwarp: NoGpuError: dgemm of ")
 
 
 def test_the_library_has_the_names_of_the_routines(library):
