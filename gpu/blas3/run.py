@@ -90,8 +90,9 @@ class Run:
         return self.workers[chosen]
 
     def _can_serve(self, peer: int, block: Block) -> bool:
-        """True if another device's copy has arrived, or if the options allow waiting for it."""
-        return self.options.peer == "arriving" or self.workers[peer].has_arrived(block)
+        """True if another device's copy has arrived, or may be waited for, as if the host has none."""
+        may_wait = self.options.peer == "arriving" or block.matrix in self._on_devices
+        return may_wait or self.workers[peer].has_arrived(block)
 
 
 def compute(machine: Machine, call: Call, plan: Plan, options: Options) -> Statistics:

@@ -227,13 +227,21 @@ class Execution:
         """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
-        is_host = loss.device == HOST
+        ran = ", ".join(of_it) or "nothing"
+        if loss.device == HOST:
+            texts = (
+                "the host's cores are lost",
+                f"they failed at {loss.lost_at} s, while they ran {ran}",
+                "leave them out, and compute again what they had not finished",
+            )
+        else:
+            texts = (
+                f"device {loss.device} is lost",
+                f"it failed at {loss.lost_at} s, while it ran {ran}",
+                "leave out the device, and repeat what it had not copied to the host",
+            )
         return DeviceLostError(
-            "the host's cores are lost" if is_host else f"device {loss.device} is lost",
-            f"failed at {loss.lost_at} s, while running {', '.join(of_it) or 'nothing'}",
-            "leave them out, and compute again what they had not finished"
-            if is_host
-            else "leave out the device, and repeat what it had not copied to the host",
+            *texts,
             device=loss.device,
             seconds=loss.lost_at,
         )

@@ -111,7 +111,7 @@ def test_what_the_cores_cannot_do_is_refused():
 def test_lost_cores_take_nothing_more():
     machine = Machine(WITH_CORES, injections=[DeviceLost(HOST, 1.0)])
     first, second = pinned(machine, column(), column(value=0.0))
-    with pytest.raises(DeviceLostError, match=r"failed at 1\.0 s, while running double of the host's cores"):
+    with pytest.raises(DeviceLostError, match=r"failed at 1\.0 s, while they ran double of the host's cores"):
         machine.run([waits(machine.compute(Doubled(first, second)))])
     assert not second.any()
     with pytest.raises(DeviceLostError):
