@@ -51,6 +51,7 @@ def test_a_product_is_faster_by_at_most_the_ratio_of_the_rates():
     assert (row["products"], row["printed"]) == (1, "8.27")
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_routed_share(capsys):
     assert main(["blas", "applications", "--size", "32", "--above", "8"]) == 0
     shown = capsys.readouterr().out.splitlines()

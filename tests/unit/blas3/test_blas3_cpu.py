@@ -196,6 +196,7 @@ def test_cores_that_fail_are_a_typed_error_and_gpus_can_go_on(gpus, monkeypatch)
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_cpus_part_is_at_most_its_own_rate():
     grid = Grid("EVEREST", ("dgemm",), (8192,), None, (1024,), ("paper", "cpu"))
     (row,) = measured(grid, lambda done, of: None)["cpu_parts"]

@@ -56,6 +56,22 @@ def number(flag: str, letter: str) -> int:
     return 141 if flag == "side" and letter == "L" else CBLAS[letter]
 
 
+def scalar(value: float, dtype: np.dtype[Any], *, is_real: bool, by_value: bool) -> Any:
+    """Alpha or beta as C takes it: real ones by value in CBLAS, all others by their address."""
+    if dtype.kind == "f" or is_real:
+        kind: Any = ctypes.c_float if dtype in ("float32", "complex64") else ctypes.c_double
+        return kind(value) if by_value else ctypes.byref(kind(value))
+    return ctypes.byref((ctypes.c_char * dtype.itemsize).from_buffer_copy(dtype.type(value).tobytes()))
+
+
+def plain(name: str, value: Any, *, by_value: bool) -> Any:
+    """A flag, a size or a stride as C takes it: numbers by value in CBLAS, by their address in Fortran."""
+    if by_value:
+        return ctypes.c_int(number(name, value) if name in LETTERS else value)
+    letter = value.lower() if name == "uplo" else value  # Fortran takes both cases
+    return ctypes.byref(ctypes.c_char(letter.encode()) if name in LETTERS else ctypes.c_int(value))
+
+
 def called(loaded: Any, routine: str, form: str, draw: random.Random) -> float:
     """The error of a drawn call in units of the bound; what is around its matrices must be kept."""
     row, dtype = ROWS[routine[1:]], np.dtype(PREFIXES[routine[0]])
@@ -81,23 +97,13 @@ def called(loaded: Any, routine: str, form: str, draw: random.Random) -> float:
     scalars = {"alpha": 0.5, "beta": draw.choice([0.0, 2.0])}
     values = {"m": m, "n": n, "k": k, **across}
     arguments = list[Any]() if form == "{}_" else [102 if by_columns else 101]
-    kept = list[Any]()
     for name in row.positions:
-        is_letter, is_number = name in LETTERS, name in scalars
         if name in wide:
-            value: Any = wide[name].ctypes.data_as(ctypes.c_void_p)
-        elif is_number:
-            real = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
-            by_value = form != "{}_" and (dtype.kind == "f" or name in row.real)
-            kept.append(np.array(scalars[name], real if name in row.real else dtype))
-            kind = {4: ctypes.c_float, 8: ctypes.c_double}[real.itemsize]
-            value = kind(scalars[name]) if by_value else kept[-1].ctypes.data_as(ctypes.c_void_p)
-        elif form != "{}_":
-            value = ctypes.c_int(number(name, flags[name]) if is_letter else values[name])
+            arguments.append(wide[name].ctypes.data_as(ctypes.c_void_p))
+        elif name in scalars:
+            arguments.append(scalar(scalars[name], dtype, is_real=name in row.real, by_value=form != "{}_"))
         else:
-            letter = draw.choice([flags[name], flags[name].lower()]) if is_letter else ""
-            value = ctypes.byref(ctypes.c_char(letter.encode()) if is_letter else ctypes.c_int(values[name]))
-        arguments.append(value)
+            arguments.append(plain(name, flags.get(name) or values[name], by_value=form != "{}_"))
     getattr(loaded, form.format(routine))(*arguments)
     for name, x in wide.items():
         length = views[name].shape[0 if by_columns else 1]
@@ -279,6 +285,7 @@ def test_products_of_languages_are_those_of_numpy(library, tmp_path, command, sc
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_library(tmp_path, capsys):
     path = tmp_path / "my.so"
     try:

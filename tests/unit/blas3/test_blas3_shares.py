@@ -27,6 +27,7 @@ def test_shares_are_the_closed_forms(z, tile):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_shares_of_the_paper_are_near_and_grow_with_n():
     rows = gemm_shares()
     assert [row["n"] for row in rows] == [5000, 10000, 20000] * 5
