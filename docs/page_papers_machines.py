@@ -181,7 +181,50 @@ def blasx_figure_10() -> str:
         [f"{tile:,}", *(f"{rates[tile, name]:.2f}" for name in names)]
         for tile in sorted({tile for tile, _ in rates})
     ]
-    return table(("tile", "`Options.paper()`, TFLOP/s", "default", "without cache"), rows)
+    return table(("tile", "the paper's policy, TFLOP/s", "default", "without cache"), rows)
+
+
+def blasx_table_1() -> str:
+    """Percent of the operations that are of GEMM, by routine and N."""
+    rows = json.loads((MACHINES / "blas-gemm-shares.json").read_text())
+    found = {(row["routine"], row["n"]): row for row in rows}
+    sizes, lines = sorted({n for _, n in found}), list[list[str]]()
+    for routine in dict.fromkeys(name for name, _ in found):
+        of = [found[routine, n] for n in sizes]
+        cells = (f"{100 * row['printed']:.1f}, {100 * row['share']:.1f}" for row in of)
+        lines.append([routine.upper(), *cells])
+    return table(("routine", *(f"N = {n:,}: printed, ours" for n in sizes)), lines)
+
+
+def blasx_figure_9() -> str:
+    """What the CPU adds to DGEMM, in GFLOP/s, by machine, policy and N."""
+    lines: list[list[str]] = []
+    for name, file in (("Makalu", "makalu"), ("Everest", "everest"), ("2 × H200", "h200x2")):
+        parts = json.loads((MACHINES / f"blas-{file}-cpu.json").read_text())["cpu_parts"]
+        for variant, policy in (("paper", "`Options.paper()`"), ("default", "default, `cpu=True`")):
+            of = sorted((row for row in parts if row["variant"] == variant), key=lambda row: row["n"])
+            cells = (f"{row['part'] / 1e9:+,.0f} of {row['without'] / 1e9:,.0f}" for row in of)
+            lines.append([f"{name}, {policy}", *cells])
+    sizes = sorted({row["n"] for row in parts})
+    return table(("machine, policy", *(f"N = {n:,}" for n in sizes)), lines)
+
+
+def blasx_table_6() -> str:
+    """How much of the applications is routed, and how much faster their products are, printed and ours."""
+    found = json.loads((MACHINES / "blas-applications.json").read_text())
+    lines = [
+        [
+            f"{small['application']}, {small['dtype']}",
+            f"{small['routed']} of {small['calls']}",
+            f"{100 * small['operations']:.1f} %",
+            f"{large['size']:,} on {large['machine']}",
+            large["printed"],
+            f"{large['speedup']:.2f}",
+        ]
+        for small, large in zip(found["routed"], found["predicted"], strict=True)
+    ]
+    header = ("application", "products routed, N = 512", "of their operations", "N", "speedup: printed")
+    return table((*header, "of products: ours"), lines)
 
 
 PRINTED: dict[tuple[str, str], Callable[[], str]] = {
@@ -193,9 +236,12 @@ PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("ooc-cudnn", "figure 12"): ooc_figure_12,
     ("ooc-cudnn", "figure 13"): ooc_figure_13,
     ("ooc-cudnn", "figure 14"): ooc_figure_14,
+    ("blasx", "table I"): blasx_table_1,
     ("blasx", "table III"): blasx_table_3,
+    ("blasx", "table VI"): blasx_table_6,
     ("blasx", "figure 5"): blasx_figure_5,
     ("blasx", "figure 7"): blasx_figure_7,
+    ("blasx", "figure 9"): blasx_figure_9,
     ("blasx", "figure 10"): blasx_figure_10,
 }
 """The function of each table, by paper and by its name there."""

@@ -89,6 +89,42 @@ class Routine(Protocol):
         """
 
 
+class CpuRoutine(Protocol):
+    """A computation of the host's cores on host arrays."""
+
+    @property
+    def name(self) -> str:
+        """The routine's name in timelines and errors."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """The number of floating-point operations of the routine."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype that it computes in."""
+        ...
+
+    @property
+    def reads(self) -> tuple[npt.NDArray[Any], ...]:
+        """The column-major parts of pinned arrays that it reads."""
+        ...
+
+    @property
+    def writes(self) -> tuple[npt.NDArray[Any], ...]:
+        """The column-major parts of pinned arrays that it writes."""
+        ...
+
+    def compute(self) -> None:
+        """Compute; on a real machine in a thread of its own, so long work must release Python's lock."""
+
+
+HOST = -1
+"""The host's number, where operations of its cores stand beside those of devices."""
+
+
 class Event(Protocol):
     """A point in a stream, reached when all work queued before it has ended."""
 
@@ -163,6 +199,18 @@ class Machine(Protocol):
 
     def launch(self, stream: Stream, routine: Routine) -> None:
         """Queue a routine on tiles of the stream's device."""
+
+    @property
+    def has_cpu(self) -> bool:
+        """True if the host's cores compute routines, too."""
+        ...
+
+    def compute(self, routine: CpuRoutine) -> Event:
+        """Queue a routine of the host's cores behind their earlier ones; the event of its end.
+
+        No stream waits for it, and it waits for no stream: workers do.
+        """
+        ...
 
     def record(self, stream: Stream) -> Event:
         """Record an event behind all work now in the stream."""

@@ -57,7 +57,8 @@ MissingExtraError
 
 Notes
 -----
-Every sum is computed by one device in one order: results do not depend on the number of devices.
+Every sum is computed by one device in one order: results do not depend on the number of devices. On GPUs
+with ``Options(cpu=True)`` their bits do depend on which tiles the host's cores have computed.
 Source: BLASX, sections III and IV; the reference BLAS.
 
 Examples

@@ -23,7 +23,8 @@ Addend: TypeAlias = Literal["late", "first"]
 class Options:
     """Switches of the scheduler; the defaults are the fastest known.
 
-    Only ``addend`` can change a result's bits: every sum is computed by one device in one order.
+    Every sum is computed by one device in one order. So only ``addend`` can change a result's bits, and on
+    GPUs ``cpu``: their library adds in another order than the host's.
 
     Parameters
     ----------
@@ -59,6 +60,9 @@ class Options:
         What a call does that loses a device: it raises `DeviceLostError` and leaves some tiles of the result
         finished, or the other devices compute again what was not seen on the host, from a copy of the result
         that is made first. Without any device left the result is as before the call.
+    cpu : bool
+        Whether the host's cores take tasks, too: one at a time, from the queue or else a device's. They take
+        none if a matrix lies on a device, or the machine has no cores that compute.
     progress : callable, optional
         Takes how many tiles of the result the host has, and of how many, whenever there are more. What it
         raises ends the call. After a lost device the counts are those of what is left.
@@ -73,8 +77,8 @@ class Options:
 
     Examples
     --------
-    >>> Options(streams=2).streams, Options.paper().advance
-    (2, 'batch')
+    >>> Options(streams=2).streams, Options.paper().advance, Options.paper().cpu
+    (2, 'batch', True)
     """
 
     peer: Peer = "arriving"
@@ -90,6 +94,7 @@ class Options:
     ahead: int = 2
     station: int = 4
     on_device_loss: Loss = "raise"
+    cpu: bool = False
     progress: Callable[[int, int], object] | None = None
 
     def __post_init__(self) -> None:
@@ -119,5 +124,11 @@ class Options:
         'completed'
         """
         return cls(
-            peer="completed", queue="rows", advance="batch", copies="stream", addend="first", station=8
+            peer="completed",
+            queue="rows",
+            advance="batch",
+            copies="stream",
+            addend="first",
+            station=8,
+            cpu=True,
         )

@@ -10,6 +10,7 @@ from gpu.blas3.blocks import Block
 from gpu.blas3.options import Options
 from gpu.blas3.problem import Problem
 from gpu.blas3.queue_order import in_squares
+from gpu.blas3.routines import operations_of
 from gpu.blas3.taskizer import taskize
 from gpu.blas3.tasks import Output, Task
 from gpu.host_memory import shown
@@ -55,6 +56,7 @@ class Plan:
     dgemm, 16384 x 16384, sums of 16384: 256 tasks of tiles of 1024, 8.8 TFLOP
     at least 8.6 GB between host and devices, 73.0 GB without reuse
     at least 100.7 MB on each device for 4 streams
+    100.0 % of the operations are of GEMM
     """
 
     problem: Problem
@@ -82,6 +84,18 @@ class Plan:
         steps = (step for task in self.tasks for _, step in task.steps())
         operands = max((len(step.reads) for step in steps), default=0)
         return self.segment * self.streams * (1 + operands)
+
+    @cached_property
+    def gemm_share(self) -> float:
+        """The share of products beside the diagonal in the operations of all steps, 0 to 1 (table I)."""
+        of_gemm = of_all = 0.0
+        for output in self._outputs():
+            for step in output.steps:
+                shapes = [block.shape for block in step.reads]
+                count = operations_of(step.kernel, shapes, output.block.shape, self.problem.dtype)
+                of_all += count
+                of_gemm += count * (step.kernel.name == "gemm" and bool(shapes))
+        return of_gemm / of_all if of_all else 0.0
 
     @property
     def bytes_least(self) -> int:
@@ -122,7 +136,8 @@ class Plan:
             f" of tiles of {self.tile}, {problem.operations / 1e12:.1f} TFLOP\n"
             f"at least {shown(self.bytes_least)} between host and devices,"
             f" {shown(self.bytes_without_reuse)} without reuse\n"
-            f"at least {shown(self.needed)} on each device for {self.streams} streams"
+            f"at least {shown(self.needed)} on each device for {self.streams} streams\n"
+            f"{self.gemm_share:.1%} of the operations are of GEMM".replace("%", " %")
         )
 
 

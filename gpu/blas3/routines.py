@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.blas3.on_cuda import queue_kernel
-from gpu.blas3.problem import PREFIX_OF
+from gpu.blas3.problem import PREFIX_OF, Shape
 from gpu.blas3.table import LETTERS, ROWS
 from gpu.blas3.tasks import Kernel
 from gpu.machine import Tile
@@ -37,7 +37,8 @@ class TileRoutine:
     @property
     def operations(self) -> float:
         """Floating-point operations, by the usual counts."""
-        return operations_of(self.kernel, [tile.shape for tile in self.operands], self.output)
+        shapes = [tile.shape for tile in self.operands]
+        return operations_of(self.kernel, shapes, self.output.shape, self.output.dtype)
 
     @property
     def reads(self) -> tuple[Tile, ...]:
@@ -58,10 +59,10 @@ class TileRoutine:
         queue_kernel(queue, self.kernel, self.operands, self.output)
 
 
-def operations_of(kernel: Kernel, operands: Sequence[tuple[int, int]], output: Tile) -> float:
-    """Floating-point operations of a kernel, by the usual counts."""
-    m, n = map(float, output.shape)
-    factor = 4.0 if output.dtype.kind == "c" else 1.0
+def operations_of(kernel: Kernel, operands: Sequence[Shape], output: Shape, dtype: np.dtype[Any]) -> float:
+    """Floating-point operations of a kernel on operands of these shapes, by the usual counts."""
+    m, n = map(float, output)
+    factor = 4.0 if dtype.kind == "c" else 1.0
     if not operands:
         return factor * m * n
     if kernel.name == "geam":

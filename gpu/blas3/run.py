@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
 from gpu.blas3.blocks import Block
+from gpu.blas3.cpu_worker import CpuWorker
 from gpu.blas3.directory import Directory
 from gpu.blas3.homes import check_homes, home_of
 from gpu.blas3.layouts import Call
@@ -19,9 +20,11 @@ from gpu.blas3.stations import Stations
 from gpu.blas3.statistics import DeviceStatistics, Statistics
 from gpu.blas3.worker import DeviceWorker
 from gpu.cleanup import leaving_nothing
-from gpu.machine import Machine, Tile
+from gpu.machine import HOST, Machine, Tile, Worker
 from reference.errors import DeviceLostError
 
+Counts: TypeAlias = dict[int, DeviceStatistics]
+"""By device; -1 is the host."""
 _POOLS = {"heap": HeapPool, "native": NativePool}
 
 
@@ -87,28 +90,38 @@ class Run:
         return self.workers[chosen]
 
     def _can_serve(self, peer: int, block: Block) -> bool:
-        """True if another device's copy has arrived, or if the options allow waiting for it."""
-        return self.options.peer == "arriving" or self.workers[peer].has_arrived(block)
+        """True if another device's copy has arrived, or may be waited for, as if the host has none."""
+        may_wait = self.options.peer == "arriving" or block.matrix in self._on_devices
+        return may_wait or self.workers[peer].has_arrived(block)
 
 
 def compute(machine: Machine, call: Call, plan: Plan, options: Options) -> Statistics:
     """Compute a call in place; whatever fails, no memory stays allocated and no page pinned."""
     check_homes(machine, call, options)
     begin = machine.seconds()
-    counts = [DeviceStatistics() for _ in range(machine.devices)]
+    devices = [*range(machine.devices)]
+    if options.cpu and machine.has_cpu and not call.on_devices:
+        devices.append(HOST)
+    counts = {device: DeviceStatistics() for device in (*range(machine.devices), HOST)}
     if options.on_device_loss == "continue":
-        _despite_losses(machine, call, plan, options, counts)
+        _despite_losses(machine, call, plan, options, devices, counts)
     else:
-        _run(Run(machine, call, plan, options), call, plan, range(machine.devices), counts)
-    return Statistics(counts, machine.seconds() - begin)
+        _run(Run(machine, call, plan, options), call, plan, devices, counts)
+    cpu = counts.pop(HOST)
+    return Statistics([*counts.values()], machine.seconds() - begin, cpu)
 
 
 def _despite_losses(
-    machine: Machine, call: Call, plan: Plan, options: Options, counts: list[DeviceStatistics]
+    machine: Machine,
+    call: Call,
+    plan: Plan,
+    options: Options,
+    devices: list[int],
+    counts: Counts,
 ) -> None:
     """Compute a call; after the loss of a device, the others restart its unfinished tasks."""
     result = call.on_host[call.problem.result]
-    before, devices = result.copy(order="K"), list(range(machine.devices))
+    before = result.copy(order="K")
     every = [output.block for task in plan.tasks for output in task.outputs]
     while plan.tasks:
         run = Run(machine, call, plan, options)
@@ -126,17 +139,20 @@ def _despite_losses(
             plan = replace(plan, tasks=left)
 
 
-def _run(
-    run: Run, call: Call, plan: Plan, devices: Sequence[int], counts: Sequence[DeviceStatistics]
-) -> None:
-    """Run the workers of the given devices until all tasks are done."""
+def _run(run: Run, call: Call, plan: Plan, devices: Sequence[int], counts: Counts) -> None:
+    """Run the workers of the given devices, of the host's cores among them, until all tasks are done."""
     machine, make = run.machine, _POOLS[run.options.allocation]
     with leaving_nothing(machine, _distinct(call)):
+        workers = list[Worker]()
         for device in devices:
+            if device == HOST:
+                workers.append(CpuWorker(run, counts[HOST]).work())
+                continue
             pool = make(machine, device, plan.pool(device), plan.segment, call.problem.dtype)
             run.workers[device] = DeviceWorker(run, device, pool, counts[device])
+            workers.append(run.workers[device].work())
         run.go_home({block for task in plan.tasks for block in task.reads()} if call.on_devices else ())
-        machine.run([worker.work() for worker in run.workers.values()])
+        machine.run(workers)
 
 
 def _distinct(call: Call) -> list[npt.NDArray[Any]]:

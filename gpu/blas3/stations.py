@@ -38,15 +38,27 @@ class Stations:
         station = self._stations[device]
         while self._queue and len(station) < self._size:
             station.append(Slot(self._queue.popleft()))
-        if station or not self._steals:
+        slot = None if station else self._steal()
+        if slot is None:
             return 0
-        victim = max(self._stations, key=len)
-        if not victim:
-            return 0
-        slot = max(victim, key=lambda slot: slot.rank)
-        victim.remove(slot)
         station.append(slot)
         return 1
+
+    def next(self) -> tuple[Task, int] | None:
+        """The next task of the queue with 0, or else a stolen one with 1: for the host's cores."""
+        if self._queue:
+            return self._queue.popleft(), 0
+        slot = self._steal()
+        return None if slot is None else (slot.task, 1)
+
+    def _steal(self) -> Slot | None:
+        """Take the last task of the fullest station; None without one."""
+        victim = max(self._stations, key=len)
+        if not victim or not self._steals:
+            return None
+        slot = max(victim, key=lambda slot: slot.rank)
+        victim.remove(slot)
+        return slot
 
     def refresh(self, device: int, priority: Callable[[Task], float]) -> None:
         """Compute the priorities of all tasks of a station again."""

@@ -1,4 +1,4 @@
-"""What a call did on each device."""
+"""What a call did on each device, and on the host's cores."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ class Statistics:
     Attributes
     ----------
     devices : list of DeviceStatistics
+    cpu : DeviceStatistics
+        Of the host's cores: their tasks, and how many of them they took from a device.
     seconds : float
         By the machine's clock.
 
@@ -55,13 +57,14 @@ class Statistics:
 
     devices: list[DeviceStatistics] = field(default_factory=list[DeviceStatistics])
     seconds: float = 0.0
+    cpu: DeviceStatistics = field(default_factory=DeviceStatistics)
 
     def total(self, name: str) -> int:
-        """The sum of one count over all devices.
+        """The sum of one count over all devices and the host's cores.
 
         Examples
         --------
         >>> Statistics([DeviceStatistics(tasks=2)]).total("tasks")
         2
         """
-        return sum(getattr(device, name) for device in self.devices)
+        return sum(getattr(device, name) for device in (*self.devices, self.cpu))

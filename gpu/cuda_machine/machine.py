@@ -16,6 +16,7 @@ from gpu.cuda_machine import running
 from gpu.cuda_machine.allocations import Allocations
 from gpu.cuda_machine.contexts import Contexts, check_ordinals
 from gpu.cuda_machine.copies import Copies
+from gpu.cuda_machine.cpu import Cpu, CpuEvent
 from gpu.cuda_machine.cublas import Cublas
 from gpu.cuda_machine.driver import Driver, DriverStream
 from gpu.cuda_machine.kernels import Kernels
@@ -26,7 +27,7 @@ from gpu.cuda_machine.pins import Pins
 from gpu.cuda_machine.queues import Event, PreparedRoutine, Queues, Stream
 from gpu.cuda_machine.recording import Recorder
 from gpu.finalizers import undisturbed
-from gpu.machine import Routine, Tile
+from gpu.machine import CpuRoutine, Routine, Tile
 from reference.devices.timeline import Timeline
 from reference.errors import (
     DeviceLostError,
@@ -106,6 +107,7 @@ class CudaMachine:
             raise
         self._allocations = Allocations(self.driver, self._contexts, self._budgets, keep_memory)
         self.kernels = Kernels(self.driver, self._contexts)
+        self._cpu = Cpu(self, self._recorder)
         self._streams = 0
         self._running = False
         self._layers: Layers | None = None
@@ -317,6 +319,19 @@ class CudaMachine:
             self._expire()
             raise
 
+    @property
+    def has_cpu(self) -> bool:
+        """True: the host's cores compute routines, too."""
+        return True
+
+    def compute(self, routine: CpuRoutine) -> CpuEvent:
+        """Queue a routine of the host's cores behind their earlier ones; the event of its end.
+
+        A thread of the machine computes it. What fails there, is raised where the event is asked for, as a
+        DeviceLostError of device -1.
+        """
+        return self._cpu.queue(routine)
+
     def record(self, stream: object) -> Event:
         """An event behind all work that the stream has now."""
         own = self._stream(stream)
@@ -363,6 +378,7 @@ class CudaMachine:
                     self._recorder.collect()
                 except BaseException:
                     running.close(workers)
+                    self._cpu.drop()
                     running.settle_quietly(self)
                     self._recorder.drop()
                     self._expire()
@@ -372,7 +388,10 @@ class CudaMachine:
 
     def settle(self) -> None:
         """Wait for all work that is queued; the first error is raised behind all."""
-        self._queues.settle()
+        try:
+            self._queues.settle()
+        finally:
+            self._cpu.settle()
 
     def close(self) -> None:
         """Wait for all work, and release everything: memory, pages, streams, events, contexts."""
@@ -388,6 +407,7 @@ class CudaMachine:
                 if device not in self.driver.lost:
                     errors.append(error)
 
+        self._cpu.drop()
         running.settle_quietly(self)
         self._pins.close(release)
         self._allocations.close(release)

@@ -49,6 +49,7 @@ class Recorder:
         self.is_on = is_on
         self._driver, self._contexts = driver, contexts
         self._spans: list[Span] = []
+        self._noted: list[Record] = []
         self._bases: dict[int, Base] = {}
         self._free: dict[int, list[Any]] = {}
         self._events: list[tuple[int, Any]] = []
@@ -74,15 +75,21 @@ class Recorder:
         span = self._spans[-1]
         span.end = self._record(span.queue)
 
+    def note(self, record: Record) -> None:
+        """Add an operation of the host's cores to what is collected next."""
+        self._noted.append(record)
+
     def collect(self) -> None:
         """Add the recorded operations to the timeline; all must have ended."""
         records = [self._measured(span) for span in self._spans if span.end is not None]
+        records += self._noted
         for record in sorted(records, key=lambda one: one.end):
             self.timeline.append(record)
         self.drop()
 
     def drop(self) -> None:
         """Forget the operations recorded since the last collection."""
+        self._noted.clear()
         self._spans.clear()
         self._bases.clear()
         self._free.clear()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpu.cuda_machine.cpu import CpuEvent
 from gpu.cuda_machine.queues import Event
 from reference.errors import DtypeError, LaunchError, MachineError
 
@@ -25,7 +26,7 @@ class Task:
 
     number: int
     worker: Iterator[Any]
-    event: Event | None = None
+    event: Event | CpuEvent | None = None
 
 
 def drive(machine: CudaMachine, workers: Sequence[Iterator[Any]]) -> None:
@@ -70,9 +71,9 @@ def settle_quietly(machine: CudaMachine) -> None:
         return
 
 
-def _event(machine: CudaMachine, task: Task, event: object) -> Event:
+def _event(machine: CudaMachine, task: Task, event: object) -> Event | CpuEvent:
     """Return the event that a worker yielded; DtypeError or LaunchError for anything else."""
-    if not isinstance(event, Event):
+    if not isinstance(event, Event | CpuEvent):
         raise DtypeError(
             f"worker {task.number} yielded a {type(event).__name__}\n"
             "a worker yields the event that it waits for\nyield what CudaMachine.record returns"

@@ -10,7 +10,7 @@ import typer
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from simwarp.cli.blas_bench import bench_command
+from simwarp.cli.blas_bench import bench_command, integers
 from simwarp.cli.output import (
     Json,
     OneDevice,
@@ -92,6 +92,79 @@ def explain_command(
     console.print(Text(str(request.plan(tile, budgets, options))))
     console.print(Text(f"{on.name}, simulated: {_speed(predicted)}"))
     console.print(Text(_moved(predicted)))
+    return 0
+
+
+@blas_app.command("shares")
+def shares_command(
+    sizes: Annotated[
+        str, typer.Option(metavar="N,…", help="Rows and columns of all matrices.")
+    ] = "5000,10000,20000",
+    tile: Annotated[int, typer.Option(min=1, help="Rows and columns of a tile.")] = 1024,
+    as_json: Json = False,
+) -> int:
+    """Show how many of the operations of each routine are of GEMM: table I of the BLASX paper."""
+    from simwarp.lab.blas.gemm_shares import gemm_shares
+
+    rows = gemm_shares(sizes=integers("--sizes", sizes), tile=tile)
+    if as_json:
+        print_json(rows)
+        return 0
+    shown = table("routine", numbers=("N", "tasks", "of GEMM", "printed"))
+    for row in rows:
+        printed = "" if row["printed"] is None else f"{row['printed']:.1%}"
+        shown.add_row(Text(row["routine"]), str(row["n"]), str(row["tasks"]), f"{row['share']:.1%}", printed)
+    wide_console(highlight=False).print(shown)
+    return 0
+
+
+@blas_app.command("applications")
+def applications_command(
+    size: Annotated[int, typer.Option(min=16, help="Rows and columns.")] = 512,
+    above: Annotated[int, typer.Option(min=0, help="Products are routed above its cube.")] = 100,
+    times: Annotated[
+        bool, typer.Option("--times", help="Predict the times at the sizes of the paper, too.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Run a network, nnmf and lsqlin through gpu.blas3.patched: table VI of the BLASX paper."""
+    from simwarp.lab.blas import applications
+
+    found = applications.routed(size, above)
+    predicted = applications.predicted() if times else []
+    if as_json:
+        print_json({"routed": found, "predicted": predicted})
+        return 0
+    console = wide_console(highlight=False)
+    shown = table("application", "dtype", numbers=("calls", "routed", "of operations", "of time"))
+    for row in found:
+        numbers = (str(row["calls"]), str(row["routed"]), f"{row['operations']:.1%}", f"{row['time']:.1%}")
+        shown.add_row(Text(row["application"]), Text(row["dtype"]), *numbers)
+    console.print(shown)
+    if predicted:
+        shown = table("application", "dtype", numbers=("N", "GPUs", "CPU", "speedup", "printed"))
+        for row in predicted:
+            times_of = (si(row["seconds"], "s"), si(row["cpu_seconds"], "s"), f"{row['speedup']:.2f}")
+            shown.add_row(
+                Text(row["application"]), Text(row["dtype"]), str(row["size"]), *times_of, row["printed"]
+            )
+        console.print(shown)
+    return 0
+
+
+@blas_app.command("library")
+def library_command(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write it.")] = Path(
+        "libsimwarpblas.so"
+    ),
+) -> int:
+    """Build the library that hands the BLAS calls of any program to gpu.blas3, for LD_PRELOAD."""
+    from simwarp.exec.blas import build_library
+
+    build_library(output)
+    console = wide_console(highlight=False)
+    console.print(Text(f"LD_PRELOAD={output.absolute()} program    # computes large products on all GPUs"))
+    console.print(Text("SIMWARP_BLAS_MACHINE=H200x2 simulates two; SIMWARP_BLAS_COUNTS=1 counts the calls"))
     return 0
 
 
@@ -196,6 +269,8 @@ def _show(facts: dict[str, Any]) -> None:
         label = Text(printable(f"{part['device']}, {gpu}"))
         shown.add_row(label, *times, *counts, *moved, si(part["end"], "s"))
     console.print(shown)
+    if cpu := facts["cpu"]:
+        console.print(Text(_cpu(cpu, facts["operations"])))
     console.print(Text(_speed(facts)))
     console.print(Text(_moved(facts)))
 
@@ -204,6 +279,15 @@ def _speed(found: dict[str, Any]) -> str:
     """The time, the rate and the imbalance of a run."""
     return (
         f"{si(found['seconds'], 's')}, {si(found['rate'], 'FLOP/s')}, imbalance {si(found['imbalance'], 's')}"
+    )
+
+
+def _cpu(found: dict[str, Any], operations: float) -> str:
+    """What the host's cores did, as text."""
+    share = found["operations"] / operations if operations else 0.0
+    return (
+        f"CPU: {found['tasks']} tasks ({found['stolen']} stolen), {share:.1%} of the operations,"
+        f" {si(found['compute'], 's')} computing, finished after {si(found['end'], 's')}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.progress import MofNCompleteColumn
+from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SchemeError
@@ -32,7 +33,7 @@ def bench_command(
         typer.Option(
             metavar="NAME,…",
             help="default, paper, and the paper's policy with one change: no-peer, no-cache, fifo, no-steal, "
-            "streams-1, streams-2, streams-8, native, squares, ordered, late.",
+            "streams-1, streams-2, streams-8, native, squares, ordered, late, cpu; default-cpu.",
         ),
     ] = "all",
     allocation: Annotated[
@@ -49,7 +50,8 @@ def bench_command(
 ) -> int:
     """Time policies on GPUs, or by the clock of a simulated machine.
 
-    On GPUs each row is the second of two calls, whose operations all have events, which trace shows.
+    On GPUs each row is the second of two calls, whose operations all have events, which trace shows. Variants
+    paper,cpu and default,default-cpu give the CPU's part as well.
     """
     from simwarp.lab.blas.table import ROUTINES, Grid, measured
     from simwarp.lab.blas.variants import VARIANTS
@@ -57,9 +59,9 @@ def bench_command(
     grid = Grid(
         topology,
         ROUTINES if routines == "all" else _words(routines),
-        _numbers("--sizes", sizes),
-        _numbers("--devices", devices) if devices else None,
-        _numbers("--tiles", tiles),
+        integers("--sizes", sizes),
+        integers("--devices", devices) if devices else None,
+        integers("--tiles", tiles),
         tuple(VARIANTS) if variants == "all" else _words(variants),
         device.value,
         allocation,
@@ -81,7 +83,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(","))
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
+def integers(option: str, text: str) -> tuple[int, ...]:
     """The integers in a comma-separated list; SchemeError names the option."""
     try:
         return tuple(int(part) for part in text.split(","))
@@ -123,3 +125,23 @@ def _show(found: dict[str, Any]) -> None:
     console = wide_console(highlight=False)
     console.print(Text(f"{'simulated ' * (found['device'] == 'sim')}{found['machine']}"))
     console.print(shown)
+    if parts := found.get("cpu_parts"):
+        console.print(_parts(parts))
+
+
+def _parts(rows: list[dict[str, Any]]) -> Table:
+    """A table of what the host's cores add: figure 9 of the BLASX paper."""
+    titles = ("N", "devices", "TFLOP/s without CPU", "with", "its part", "tasks", "of operations")
+    shown = table("routine", "variant", numbers=titles)
+    for row in rows:
+        rates = (f"{row[name] / 1e12:.2f}" for name in ("without", "with", "part"))
+        shown.add_row(
+            Text(row["routine"]),
+            Text(row["variant"]),
+            str(row["n"]),
+            str(row["devices"]),
+            *rates,
+            str(row["tasks"]),
+            f"{row['share']:.1%}",
+        )
+    return shown

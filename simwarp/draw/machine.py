@@ -22,6 +22,8 @@ TIMELINE_STYLE = """
 .simwarp-picture .mark{fill:var(--ink)}
 .simwarp-picture .on{font-weight:bold}
 """.strip()
+HOST = -1
+"""The device of operations of the host's cores."""
 _KINDS = {"in": "copy in", "out": "copy out", "peer": "peer copy", "routine": "routine"}
 _LEFT, _WIDTH, _EDGE = 96.0, 800.0, 18.0
 _LANE, _GAP, _LINE = 14.0, 3.0, 20.0
@@ -90,9 +92,10 @@ def _title(run: Mapping[str, Any]) -> str:
 def _rows(run: Mapping[str, Any], timeline: Timeline, top: float) -> _Rows:
     """The vertical position of each row; a line of text is above the rows of each device."""
     rows: _Rows = {}
-    for device in range(len(run["gpus"])):
-        top += _LINE
-        for stream in sorted({one.stream for one in timeline if one.device == device}):
+    for device in (*range(len(run["gpus"])), HOST):
+        streams = {one.stream for one in timeline if one.device == device}
+        top += _LINE if streams or device != HOST else 0
+        for stream in sorted(streams):
             rows[device, stream] = top
             top += _LANE + _GAP
     return rows
@@ -101,13 +104,13 @@ def _rows(run: Mapping[str, Any], timeline: Timeline, top: float) -> _Rows:
 def _run(run: Mapping[str, Any], timeline: Timeline, rows: _Rows, axis: _Axis) -> Iterator[str]:
     """The rows of a run; above each device's rows, its profile."""
     begin = min((one.start for one in timeline), default=0.0)
-    for device, gpu in enumerate(run["gpus"]):
+    for device, gpu in (*enumerate(run["gpus"]), (HOST, "")):
         own = [place for (of, _), place in rows.items() if of == device]
         if not own:
             continue
         shares = zip(("COMPT", "COMM", "OTHER"), timeline.profile(device), strict=True)
         parts = ", ".join(f"{name} {part / (timeline.seconds or 1):.1%}" for name, part in shares)
-        name = printable(f"GPU {device}, {gpu}: {parts}")
+        name = printable(f"GPU {device}, {gpu}: {parts}" if device != HOST else f"CPU: {parts}")
         yield text_element(name, _EDGE, min(own) - 5, "grid-title")
     names = _stream_names(rows)
     for (device, stream), y in rows.items():

@@ -15,7 +15,7 @@ from simwarp.machine.faults import CopyError, DeviceLostError
 from simwarp.machine.injections import Injection
 from simwarp.machine.links import Flow, Links
 from simwarp.machine.operations import Event, Operation, Stream, Task, Wait
-from simwarp.machine.topology import Route, Topology
+from simwarp.machine.topology import HOST, Route, Topology
 
 
 class Execution:
@@ -227,10 +227,21 @@ class Execution:
         """The error for a device that has failed, with the operations that it ran."""
         running = [one.running for one in self._engines.values() if one.running]
         of_it = [str(one) for one in running if one.stream.device == loss.device]
+        ran = ", ".join(of_it) or "nothing"
+        if loss.device == HOST:
+            texts = (
+                "the host's cores are lost",
+                f"they failed at {loss.lost_at} s, while they ran {ran}",
+                "leave them out, and compute again what they had not finished",
+            )
+        else:
+            texts = (
+                f"device {loss.device} is lost",
+                f"it failed at {loss.lost_at} s, while it ran {ran}",
+                "leave out the device, and repeat what it had not copied to the host",
+            )
         return DeviceLostError(
-            f"device {loss.device} is lost",
-            f"it failed at {loss.lost_at} s, while it ran {', '.join(of_it) or 'nothing'}",
-            "leave out the device, and repeat what it had not copied to the host",
+            *texts,
             device=loss.device,
             seconds=loss.lost_at,
         )

@@ -88,16 +88,21 @@ class Host:
                 f"the tile has shape {(tile.rows, tile.columns)} and dtype {tile.dtype}\n"
                 "give a matrix and a tile of one shape and dtype"
             )
+        return self.part(matrix, what)
+
+    def part(self, matrix: npt.NDArray[Any], what: str) -> Footprint:
+        """The addresses of a column-major part of a pinned array; ShapeError or UnpinnedError for others."""
+        rows, columns = matrix.shape
         item = matrix.dtype.itemsize
         down, across = matrix.strides
-        if (tile.rows > 1 and down != item) or (tile.columns > 1 and across < tile.rows * item):
+        if (rows > 1 and down != item) or (columns > 1 and across < rows * item):
             raise ShapeError(
                 f"{what} has strides {matrix.strides} in bytes\n"
-                f"a copy moves whole columns: strides ({item}, at least {tile.rows * item})\n"
+                f"a copy moves whole columns: strides ({item}, at least {rows * item})\n"
                 "give a column-major matrix, such as a slice of an array with order='F'"
             )
-        pitch = across if tile.columns > 1 else tile.rows * item
-        of = footprint(byte_bounds(matrix)[0], tile.rows * item, pitch, tile.columns)
+        pitch = across if columns > 1 else rows * item
+        of = footprint(byte_bounds(matrix)[0], rows * item, pitch, columns)
         if self._holder(of) is None:
             raise UnpinnedError(
                 f"{what} is a {matrix.dtype} matrix of shape {matrix.shape} that is not pinned",

@@ -15,11 +15,19 @@ from simwarp.machine.faults import AccessError, DeviceMemoryError, FreedMemoryEr
 from simwarp.machine.host import Host
 from simwarp.machine.injections import Injection, injections_of
 from simwarp.machine.memory import DeviceMemory, TileLike, checked, describe, footprint_of
-from simwarp.machine.moves import RoutineLike, between, check_aliases, computed, from_host, to_host
+from simwarp.machine.moves import (
+    CpuRoutineLike,
+    RoutineLike,
+    between,
+    check_aliases,
+    computed,
+    from_host,
+    to_host,
+)
 from simwarp.machine.operations import Event, Operation, Stream, Wait
 from simwarp.machine.order import Order
 from simwarp.machine.queueing import Queueing
-from simwarp.machine.topology import H200, Route, Topology, topology_of
+from simwarp.machine.topology import H200, HOST, Route, Topology, topology_of
 from simwarp.machine.workers import Crew
 
 CHECKS = ("raise", "report", "off")
@@ -109,7 +117,8 @@ class Machine:
         self.topology = topology = topology_of(topology)
         injections = injections_of(injections)
         for one in injections:
-            self._device(one.device)
+            if not (one.device == HOST and topology.cpu):
+                self._device(one.device)
         self.order = Order()
         self.execution = Execution(topology, seed, jitter, injections, self._found)
         self.faults: list[AccessError] = []
@@ -120,6 +129,7 @@ class Machine:
         self._used = [0] * self.devices
         self._allocations = [0] * self.devices
         self._numbers = {"memory": 0, "stream": 0, "event": 0}
+        self._cores: Stream | None = None
         self._running = False
 
     # ----------------------------------------------------------------------------------------- devices
@@ -355,9 +365,48 @@ class Machine:
             self._queueing.writes(operation, tile)
         self._queueing.add(operation)
 
+    @property
+    def has_cpu(self) -> bool:
+        """True if the host's cores compute routines, too."""
+        return self.topology.cpu is not None
+
+    def compute(self, routine: CpuRoutineLike) -> Event:
+        """Queue a routine of the host's cores behind their earlier ones; the event of its end.
+
+        It reads and writes parts of pinned arrays when it ends.
+
+        Parameters
+        ----------
+        routine : CpuRoutine
+            With ``name``, ``operations``, ``dtype``, ``reads``, ``writes`` and ``compute``; see
+            `gpu.machine.CpuRoutine`.
+
+        Raises
+        ------
+        LaunchError
+            If the topology has no `Cpu`.
+        """
+        cpu = self.topology.cpu
+        if cpu is None:
+            raise LaunchError(
+                f"{routine.name} on the host's cores\n{self.topology.name} has no cpu\n"
+                "give the topology a Cpu with the rates of its cores"
+            )
+        if loss := self.execution.lost(HOST):
+            raise self.execution.lost_error(loss)
+        if self._cores is None:
+            self._cores = Stream(self, HOST, self._number("stream"))
+        operation = self._queueing.cpu(self._cores, routine)
+        operation.seconds = cpu.routine_seconds(routine.operations, routine.dtype.name)
+        self._queueing.add(operation)
+        return self._record(self._cores)
+
     def record(self, stream: object) -> Event:
         """Record an event behind all work now in the stream."""
-        queue = self._stream(stream)
+        return self._record(self._stream(stream))
+
+    def _record(self, queue: Stream) -> Event:
+        """Record an event behind all work of a stream."""
         known = dict(self.order.before(queue))
         event = Event(self, queue, self._number("event"), known, self.order.epoch)
         self.execution.add(queue, event)
@@ -370,9 +419,11 @@ class Machine:
             raise DtypeError(
                 f"wait for a {type(event).__name__}\na stream waits for what record() returned\npass an event"
             )
-        if event.machine is not self:
+        if event.machine is not self or event.stream is self._cores:
+            whose = "of another machine" if event.machine is not self else "of the host's cores"
             raise LaunchError(
-                f"wait for {event}\nthe event is of another machine\npass an event of this machine"
+                f"wait for {event}\nthe event is {whose}\n"
+                "pass an event of a stream of this machine; a worker yields others to wait for them"
             )
         self.order.wait(queue, event)
         self.execution.add(queue, Wait(event))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from reference.errors import LaunchError
@@ -41,6 +42,38 @@ class RoutineLike(Protocol):
 
     def compute(self, reads: Sequence[npt.NDArray[Any]], writes: Sequence[npt.NDArray[Any]]) -> None:
         """Compute on the host, from arrays of ``reads`` into arrays of ``writes``."""
+
+
+class CpuRoutineLike(Protocol):
+    """A computation of the host's cores: a `gpu.machine.CpuRoutine` of any host program."""
+
+    @property
+    def name(self) -> str:
+        """The routine's name in timelines and errors."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """The number of floating-point operations that the routine performs."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype that the routine computes in."""
+        ...
+
+    @property
+    def reads(self) -> tuple[npt.NDArray[Any], ...]:
+        """The parts of pinned arrays that the routine reads."""
+        ...
+
+    @property
+    def writes(self) -> tuple[npt.NDArray[Any], ...]:
+        """The parts of pinned arrays that the routine writes."""
+        ...
+
+    def compute(self) -> None:
+        """Compute on the host."""
 
 
 class Moves(NamedTuple):
@@ -129,6 +162,11 @@ def computed(routine: RoutineLike) -> Moves:
         results.clear()
 
     return Moves(begin, finish)
+
+
+def on_cpu(routine: CpuRoutineLike) -> Moves:
+    """The moves of a routine of the host's cores, which computes when it ends."""
+    return Moves(_pass, routine.compute)
 
 
 def view(tile: TileLike) -> npt.NDArray[Any]:

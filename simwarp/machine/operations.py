@@ -9,7 +9,7 @@ from typing import Protocol
 
 from reference.values import shortened
 from simwarp.machine.order import Known, Order
-from simwarp.machine.topology import Route
+from simwarp.machine.topology import HOST, Route
 
 
 class Machine(Protocol):
@@ -51,7 +51,7 @@ class Operation:
     end: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.name} of device {self.stream.device}, stream {self.stream.number}"
+        return f"{self.name} of {self.stream.where}"
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class Event:
 
     def __str__(self) -> str:
         why = ", which a failure dropped" if self.dropped else ""
-        return f"event {self.number} of device {self.stream.device}, stream {self.stream.number}{why}"
+        return f"event {self.number} of {self.stream.where}{why}"
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +122,7 @@ class Stream:
     ----------
     machine : Machine
     device, number : int
-        The number of its device, and its own in the machine.
+        The number of its device, -1 for the host's cores, and its own in the machine.
     items : deque
         Operations, events and waits that it has not reached.
     busy : bool
@@ -143,3 +143,9 @@ class Stream:
     blocked: Event | None = None
     count: int = 0
     known: Known = field(default_factory=Known)
+
+    @property
+    def where(self) -> str:
+        """The stream in messages."""
+        cores = self.device == HOST
+        return "the host's cores" if cores else f"device {self.device}, stream {self.number}"

@@ -16,7 +16,7 @@ from simwarp.machine.execution import Execution
 from simwarp.machine.footprints import Footprint
 from simwarp.machine.host import Host
 from simwarp.machine.memory import DeviceMemory, TileLike, describe, footprint_of
-from simwarp.machine.moves import Moves, nothing
+from simwarp.machine.moves import CpuRoutineLike, Moves, nothing, on_cpu
 from simwarp.machine.operations import Conflict, Operation, Stream
 from simwarp.machine.order import Order
 from simwarp.machine.topology import Kind, Route
@@ -43,6 +43,15 @@ class Queueing:
         operation = self.operation(stream, f"copy {kind}", moves)
         operation.route = Route(kind, stream.device, peer)
         operation.nbytes = tile.rows * tile.columns * tile.dtype.itemsize
+        return operation
+
+    def cpu(self, stream: Stream, routine: CpuRoutineLike) -> Operation:
+        """Create a routine of the host's cores, with its accesses."""
+        operation = self.operation(stream, routine.name, on_cpu(routine))
+        operation.operations = routine.operations
+        for parts, writes in ((routine.reads, False), (routine.writes, True)):
+            for matrix in parts:
+                self.host(operation, matrix, self._host.part(matrix, f"a matrix of {routine.name}"), writes)
         return operation
 
     def add(self, operation: Operation) -> None:

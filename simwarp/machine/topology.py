@@ -14,6 +14,10 @@ from reference.values import shortened
 Kind = Literal["in", "out", "peer"]
 
 
+HOST = -1
+"""The host's number among those of devices."""
+
+
 class Route(NamedTuple):
     """The route of a copy: from the host to a device, back, or from a peer.
 
@@ -79,13 +83,44 @@ class Gpu:
         >>> Gpu("small", 1 << 30, {"float64": 1e12}, 0.25).routine_seconds(5e11, "float64")
         0.75
         """
-        if dtype not in self.rates:
-            raise LaunchError(
-                f"{self.name}: no rate for {dtype}\nit has rates for {', '.join(self.rates)}\n"
-                "add one to the rates of Gpu"
-            )
+        rate = _rate(self.name, self.rates, dtype)
         whole = -(-filters // self.filters_step) * self.filters_step
-        return self.launch_seconds + operations * (whole / filters if filters else 1) / self.rates[dtype]
+        return self.launch_seconds + operations * (whole / filters if filters else 1) / rate
+
+
+@shortened
+@dataclass(frozen=True)
+class Cpu:
+    """The cores of a host, which compute routines one after another.
+
+    Attributes
+    ----------
+    name : str
+    rates : mapping of str to float
+        Floating-point operations per second of all cores together, by the name of the dtype.
+    """
+
+    name: str
+    rates: Mapping[str, float]
+
+    def routine_seconds(self, operations: float, dtype: str) -> float:
+        """The time of a routine.
+
+        Examples
+        --------
+        >>> Cpu("small", {"float64": 1e11}).routine_seconds(5e10, "float64")
+        0.5
+        """
+        return operations / _rate(self.name, self.rates, dtype)
+
+
+def _rate(name: str, rates: Mapping[str, float], dtype: str) -> float:
+    """The rate of a GPU or of a host's cores for a dtype; LaunchError without one."""
+    if dtype not in rates:
+        raise LaunchError(
+            f"{name}: no rate for {dtype}\nit has rates for {', '.join(rates)}\nadd one to its rates"
+        )
+    return rates[dtype]
 
 
 @dataclass(frozen=True)
@@ -131,6 +166,8 @@ class Topology:
         The link by which the first device copies from the second; a pair without one has no peer access.
     shared : tuple of Shared
         Bandwidths that are less than the sum of their links'.
+    cpu : Cpu, optional
+        The host's cores; without, they compute nothing.
 
     Raises
     ------
@@ -153,6 +190,7 @@ class Topology:
     outward: tuple[Link, ...]
     peers: Mapping[tuple[int, int], Link] = field(default_factory=lambda: MappingProxyType({}))
     shared: tuple[Shared, ...] = ()
+    cpu: Cpu | None = None
 
     def __post_init__(self) -> None:
         devices = len(self.gpus)
@@ -171,6 +209,7 @@ class Topology:
             *(link.bytes_per_second for link in routes.values()),
             *(one.bytes_per_second for one in self.shared),
             *(rate for gpu in self.gpus for rate in (*gpu.rates.values(), gpu.filters_step)),
+            *(self.cpu.rates.values() if self.cpu else ()),
         ]
         if not all(value > 0 for value in bandwidths):
             raise LaunchError(
@@ -247,6 +286,8 @@ def all_pairs(devices: range, link: Link) -> dict[tuple[int, int], Link]:
 _GB = 1e9
 _IN, _OUT = Link(3e-6, 55.2 * _GB), Link(3e-6, 55.5 * _GB)
 _NVLINK = Link(3e-6, 377 * _GB)
+# Of the host: numpy.matmul of N = 6000 on the 16 cores beside an H100 (h100/blas3-small.json).
+_CORES = Cpu("16 cores", _rates(0.574e12, 1.064e12))
 _H200 = Gpu(
     "H200",
     139 << 30,
@@ -274,6 +315,7 @@ def _h200(name: str, devices: int, peers: bool) -> Topology:
         (_OUT,) * devices,
         all_pairs(range(devices), _NVLINK) if peers else {},
         tuple(shared),
+        _CORES,
     )
 
 
@@ -303,6 +345,7 @@ def _h100(name: str, devices: int) -> Topology:
         (link[1],) * devices,
         all_pairs(every, Link(3e-6, 383 * _GB)),
         (*(shared for each in own for shared in each), *host),
+        _CORES,
     )
 
 
@@ -313,7 +356,8 @@ H100x2 = _h100("2 × H100", 2)
 
 # The machines of Wang et al., "BLASX: A High Performance Level-3 BLAS Library for Heterogeneous Multi-GPU
 # Computing" (2016): bandwidths of its Table IV, rates of the vendor's data sheets. Its text does not give the
-# latency, nor which pairs of Makalu have peer access: here those of one model.
+# latency, nor which pairs of Makalu have peer access: here those of one model. Cores have the rates of data
+# sheets, too: 16 operations of a core and cycle in double precision.
 _PCIE3, _PCIE3_PEER = Link(10e-6, 6.54 * _GB), Link(10e-6, 7.8 * _GB)
 _K40 = Gpu("K40", 12 << 30, _rates(1.43e12, 4.29e12), 8e-6)
 _TITAN_X = Gpu("TITAN X", 12 << 30, _rates(0.192e12, 6.14e12), 8e-6)
@@ -324,6 +368,7 @@ EVEREST = Topology(
     (_PCIE3,) * 3,
     (_PCIE3,) * 3,
     {(1, 2): _PCIE3_PEER, (2, 1): _PCIE3_PEER},
+    cpu=Cpu("2 × Xeon E5-4655 v3", _rates(16 * 12 * 2.9e9, 32 * 12 * 2.9e9)),
 )
 """Three K40c, with peer access between the second and the third only."""
 MAKALU = Topology(
@@ -332,6 +377,7 @@ MAKALU = Topology(
     (_PCIE3,) * 4,
     (_PCIE3,) * 4,
     {**all_pairs(range(2), _PCIE3_PEER), **all_pairs(range(2, 4), _PCIE3_PEER)},
+    cpu=Cpu("2 × Xeon E5-1620 v3", _rates(16 * 8 * 3.5e9, 32 * 8 * 3.5e9)),
 )
 """Two K40 and two TITAN X."""
 

@@ -70,6 +70,16 @@ def test_results_are_those_of_one_device_bit_by_bit(machine):
         np.testing.assert_array_equal(result, drawn.matrices["c"])
 
 
+def test_the_hosts_cores_take_tasks_beside_gpus(machine):
+    drawn, counts = product(2000), gpu.blas3.Statistics()
+    expected = drawn.matrices["a"] @ drawn.matrices["b"] + 0.5 * drawn.matrices["c"]
+    execute(drawn.call(), machine, 100, None, gpu.blas3.Options(cpu=True), counts)
+    np.testing.assert_allclose(drawn.matrices["c"], expected, rtol=1e-9, atol=1e-9)
+    assert counts.cpu.tasks > 0
+    assert counts.total("tasks") == 400
+    assert is_clean(machine)
+
+
 def test_single_precision_has_no_tf32(machine):
     a = np.full((64, 64), 1 + 2.0**-20, np.float32, order="F")
     got = gpu.blas3.sgemm(1.0, a, np.eye(64, dtype=np.float32, order="F"), device=machine, tile=32)

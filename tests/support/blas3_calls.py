@@ -101,6 +101,7 @@ def draw_options(draw: random.Random) -> Options:
         station=draw.choice([1, 3, 8]),
         copies=draw.choice(["ordered", "stream"]),
         addend=draw.choice(["late", "first"]),
+        cpu=draw.random() < 0.3,
     )
 
 

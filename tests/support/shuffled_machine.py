@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.machine import Routine, Tile, Worker
+from gpu.machine import HOST, CpuRoutine, Routine, Tile, Worker
 
 
 class InjectedError(Exception):
@@ -49,6 +49,7 @@ class ShuffledMachine:
         self.draw = random.Random(seed)
         self.budgets = [budget] * devices
         self.queues: list[Queue] = []
+        self.cpu: Queue | None = None
         self.live: dict[int, Bytes] = {}
         self.pinned: dict[int, int] = {}
         self.count = 0
@@ -109,6 +110,14 @@ class ShuffledMachine:
             lambda: routine.compute([view(x) for x in routine.reads], [view(x) for x in routine.writes]),
         )
 
+    has_cpu = True
+
+    def compute(self, routine: CpuRoutine) -> Happening:
+        if self.cpu is None:
+            self.cpu = self.stream(HOST)
+        self.add(self.cpu, routine.compute)
+        return self.record(self.cpu)
+
     def record(self, stream: Any) -> Happening:
         event = Happening()
         stream.work.append((None, lambda: setattr(event, "done", True)))
@@ -143,6 +152,7 @@ class ShuffledMachine:
             assert not any(queue.work for queue in self.queues), "deadlock"
         finally:
             self.queues.clear()
+            self.cpu = None
 
     def seconds(self) -> float:
         return 0.0

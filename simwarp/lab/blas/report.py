@@ -12,6 +12,7 @@ from typing import Any
 import gpu.blas3
 from gpu.blas3.arguments import call_of
 from gpu.blas3.execute import execute
+from gpu.machine import HOST
 from reference.devices.timeline import Timeline
 from reference.errors import InputFileError, SimwarpError
 from reference.files import open_input
@@ -50,6 +51,7 @@ def planned(request: Request, tile: int | None, on: Host, options: gpu.blas3.Opt
         "tasks": len(plan.tasks),
         "streams": plan.streams,
         "operations": problem.operations,
+        "gemm_share": plan.gemm_share,
         "needed": plan.needed,
         "bytes_least": plan.bytes_least,
         "bytes_without_reuse": plan.bytes_without_reuse,
@@ -131,15 +133,32 @@ def outcome(on: Host, counts: gpu.blas3.Statistics, operations: float) -> Facts:
             }
             for number in range(on.machine.devices)
         ],
+        "cpu": _cpu(timeline, counts),
+    }
+
+
+def _cpu(timeline: Timeline, counts: gpu.blas3.Statistics) -> Facts | None:
+    """The seconds, the operations and the tasks of the host's cores; None if they had none."""
+    if not counts.cpu.tasks:
+        return None
+    begin = min((one.start for one in timeline), default=0.0)
+    end = max((one.end for one in timeline if one.device == HOST), default=begin)
+    return {
+        "compute": timeline.busy(HOST),
+        "end": end - begin,
+        "operations": timeline.operations(HOST),
+        "tasks": counts.cpu.tasks,
+        "stolen": counts.cpu.stolen,
     }
 
 
 def _ends(timeline: Timeline, devices: int) -> list[float]:
-    """When each device finished, from the first start of all; 0 without any work."""
+    """When each GPU finished, from the first start of all; 0 without any work."""
     begin = min((one.start for one in timeline), default=0.0)
     ends = [0.0] * devices
     for one in timeline:
-        ends[one.device] = max(ends[one.device], one.end - begin)
+        if one.device != HOST:
+            ends[one.device] = max(ends[one.device], one.end - begin)
     return ends
 
 
@@ -165,7 +184,11 @@ def _check_report(found: Any) -> None:
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError("a size or a time is not finite")
     for one in Timeline.from_json(json.dumps(found["timeline"])):
-        if one.kind not in _KINDS or one.device not in range(len(gpus)) or one.stream != int(one.stream):
+        if (
+            one.kind not in _KINDS
+            or one.device not in range(HOST, len(gpus))
+            or one.stream != int(one.stream)
+        ):
             raise ValueError(f"unknown device or kind: {one}")
         if not (math.isfinite(one.start) and math.isfinite(one.end) and one.start <= one.end):
             raise ValueError(f"a time is not finite, or the end is before the start: {one}")

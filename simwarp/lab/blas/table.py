@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import simwarp
 from reference.errors import SchemeError, ShapeError
+from simwarp.lab.blas.cpu_parts import cpu_parts
 from simwarp.lab.blas.report import run
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.variants import variant
@@ -54,6 +55,7 @@ def measured(grid: Grid, progress: Progress) -> Facts:
         "commit": golden.commit(),
         "versions": {"simwarp": simwarp.__version__},
         "rows": rows,
+        **({"cpu_parts": parts} if (parts := cpu_parts(rows)) else {}),
     }
 
 
@@ -95,6 +97,7 @@ def _row(grid: Grid, routine: str, size: int, devices: int, tile: int, name: str
         "imbalance": found["imbalance"],
         "communication": max(part["communication"] for part in parts),
         **{count: sum(part[count] for part in parts) for count in _COUNTS},
+        **({"cpu": cpu} if (cpu := found["cpu"]) else {}),
     }
 
 

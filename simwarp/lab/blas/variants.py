@@ -1,4 +1,4 @@
-"""Policies by name: the default, the paper's, and the paper's with one part changed."""
+"""Policies by name: the default, the paper's on GPUs alone, and the paper's with one part changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from gpu.blas3 import Options
 from reference.errors import SchemeError
 
-_PAPER = Options.paper()
+_PAPER = replace(Options.paper(), cpu=False)
+"""Its figures and tables are of GPUs alone, except figure 9."""
 
 VARIANTS: dict[str, Options] = {
     "default": Options(),
@@ -23,8 +24,10 @@ VARIANTS: dict[str, Options] = {
     "squares": replace(_PAPER, queue="squares"),
     "ordered": replace(_PAPER, copies="ordered"),
     "late": replace(_PAPER, addend="late"),
+    "cpu": Options.paper(),
+    "default-cpu": Options(cpu=True),
 }
-"""All after "paper" are its policy with one part changed; without a cache no peer has tiles."""
+"""All after "paper" but the last are its policy with one part changed; without a cache no peer has tiles."""
 
 
 def variant(name: str) -> Options:

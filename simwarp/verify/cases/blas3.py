@@ -209,6 +209,7 @@ def _options(draw: Draw) -> gpu.blas3.Options:
         station=draw.choice((1, 3, 8)),
         copies=draw.choice(("ordered", "stream")),
         addend=draw.choice(("late", "first")),
+        cpu=draw.integer(0, 2) == 0,
     )
 
 

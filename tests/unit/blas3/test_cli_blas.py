@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -290,13 +291,14 @@ def test_a_bench_has_a_row_for_every_policy(tmp_path, capsys):
 
 
 def test_each_variant_changes_one_part_of_the_paper_policy():
-    paper = blas3.Options.paper()
+    paper = replace(blas3.Options.paper(), cpu=False)
     assert VARIANTS["default"] == blas3.Options()
+    assert VARIANTS["default-cpu"] == blas3.Options(cpu=True)
     changes = {
         name: {part for part in vars(paper) if getattr(options, part) != getattr(paper, part)}
         for name, options in VARIANTS.items()
     }
-    del changes["default"]
+    del changes["default"], changes["default-cpu"]
     assert changes.pop("paper") == set()
     assert changes.pop("no-cache") == {"cache", "peer"}
     assert all(len(parts) == 1 for parts in changes.values())
@@ -538,3 +540,16 @@ def test_costs_of_allocations_are_of_simulated_machines(capsys):
     assert "--allocation on GPUs" in capsys.readouterr().err
     assert main(["blas", "bench", "--allocation", "-1"]) == 2
     assert "allocate_seconds is -1" in capsys.readouterr().err
+
+
+def test_a_trace_and_a_bench_show_the_cpu(capsys, tmp_path):
+    out = tmp_path / "life.svg"
+    arguments = ("dgemm", "4096", "--topology", "EVEREST", "--tile", "1024", "--variant", "cpu")
+    assert blas("trace", *arguments, "--out", str(out)) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("CPU: ")]
+    assert line.startswith("CPU: 3 tasks (3 stolen), 18.8% of the operations, ")
+    assert "CPU: COMPT " in out.read_text()
+    assert blas("bench", "--sizes", "4096", "--variants", "paper,cpu") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1].split()[:4] == ["dgemm", "paper", "4096", "3"]
+    assert shown[-1].split()[-2:] == ["3", "18.8%"]
