@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ _WORDS = 8
 _PLACE = 16
 """Bytes by which places are counted."""
 _NOWHERE = 2**32 - 1
+Residuals: TypeAlias = Literal["both", "save", "fetch"]
+"""Of the integers of residuals: saved and fetched, or one of these alone (BTC, figure 26)."""
+_FIELDS_OF_RESIDUALS = {"save": "numbers", "fetch": "addend"}
 _MOST_TABLES = 16
 """Tables of steps, for sizes of batches, that are kept."""
 
@@ -40,6 +43,8 @@ class _Table:
         Bytes of all values.
     places : dict of str to int
         Where each value is.
+    stale : device array, optional
+        Memory of all values, for runs that read what no step wrote.
     """
 
     steps: Array
@@ -47,6 +52,7 @@ class _Table:
     blocks: int
     arena: int
     places: dict[str, int]
+    stale: Array | None
 
 
 class Whole:
@@ -80,10 +86,28 @@ class Whole:
         """The number of grid-wide barriers in one launch."""
         return len(self._levels) - 1
 
-    def run(self, images: Array, *, waits: bool = True) -> Answer:
-        """The answer for images on the device; without waiting it is wrong, and only times the barriers."""
-        answer, _, _ = self._launched(images, keep=False, waits=waits)
+    def run(self, images: Array, *, waits: bool = True, residuals: Residuals = "both") -> Answer:
+        """The answer for images on the device.
+
+        Without waiting, or with residuals that are only saved or only fetched, it is wrong: such runs time
+        barriers and residuals.
+        """
+        answer, _, _ = self._launched(images, keep=False, waits=waits, residuals=residuals)
         return answer
+
+    def blocks(self, images: Array) -> int:
+        """The number of blocks of a launch for these images: at most the tasks of its largest step."""
+        return self._table_of(images, keep=False, waits=True, residuals="both").blocks
+
+    def residual_bytes(self, residuals: Residuals = "both") -> int:
+        """Bytes of integers per image that products save for a residual or fetch from one."""
+        moved = [
+            path
+            for operation in self._lowering.operations
+            for field, path in self._of_residuals(operation).items()
+            if residuals == "both" or field == _FIELDS_OF_RESIDUALS[residuals]
+        ]
+        return sum(self._lowering.sizes[path] for path in moved)
 
     def values(self, images: Array) -> Iterator[tuple[str, Any]]:
         """Yield each step's path and output value, in arrays that share no memory."""
@@ -104,12 +128,31 @@ class Whole:
         shape = (batch, *value.shape)
         return memory[: 4 * prod(shape)].view(np.int32).reshape(shape)
 
-    def _launched(self, images: Array, *, keep: bool, waits: bool = True) -> tuple[Answer, _Table, Array]:
+    def _of_residuals(self, operation: Operation) -> dict[str, str]:
+        """The integers that products fetch to add, and those that they save beside bits only to be added."""
+        if "taps" not in operation.constants:
+            return {}
+        found = {"addend": operation.reads["addend"]} if "addend" in operation.reads else {}
+        made = operation.writes.get("numbers", "")
+        others = [
+            (each, at) for each in self._lowering.operations for at in each.reads if each.reads[at] == made
+        ]
+        if "lines" in operation.writes and all(at == "addend" and "taps" in e.constants for e, at in others):
+            found |= {"numbers": made} if made else {}
+        return found
+
+    def _table_of(self, images: Array, *, keep: bool, waits: bool, residuals: Residuals) -> _Table:
+        """The steps for images, made once for their number and dtype."""
+        of_table = images.shape[0], np.dtype(images.dtype).name, keep, waits, residuals
+        return planned(self._tables, of_table, lambda: self._table(*of_table), _MOST_TABLES)
+
+    def _launched(
+        self, images: Array, *, keep: bool, waits: bool = True, residuals: Residuals = "both"
+    ) -> tuple[Answer, _Table, Array]:
         """Launch the kernel; return the answer, the table of steps and the memory of all values."""
         device, batch = self._device, images.shape[0]
-        of_table = batch, np.dtype(images.dtype).name, keep, waits
-        table = planned(self._tables, of_table, lambda: self._table(*of_table), _MOST_TABLES)
-        arena = device.allocate((table.arena,), np.uint8, "values")
+        table = self._table_of(images, keep=keep, waits=waits, residuals=residuals)
+        arena = table.stale or device.allocate((table.arena,), np.uint8, "values")
         answer = Answer(
             device.allocate((batch, self._classes), np.int32, "sums"),
             device.allocate((batch, self._classes), np.float32, "logits"),
@@ -128,7 +171,9 @@ class Whole:
         launch(device, key, plan, *arrays, table.arrivals, self._flag, *answer)
         return answer, table, arena
 
-    def _table(self, batch: int, dtype: str, keep: bool, waits: bool) -> _Table:
+    def _table(
+        self, batch: int, dtype: str, keep: bool, waits: bool, residuals: Residuals = "both"
+    ) -> _Table:
         """The steps for a number of images of a dtype."""
         unit = self.form.batch_unit
         padded = -(-batch // unit) * unit
@@ -140,6 +185,9 @@ class Whole:
             before = 0
             for i, (operation, shape) in enumerate(zip(level, of_level, strict=True)):
                 row = self._row(operation, shape, places, batch, dtype)
+                if residuals != "both":
+                    for other in self._of_residuals(operation).keys() - {_FIELDS_OF_RESIDUALS[residuals]}:
+                        row[other] = _NOWHERE
                 row["waits"], row["first_block"] = waits and bool(rows) and i == 0, before % blocks
                 before += shape["tasks"]
                 rows.append(row)
@@ -147,7 +195,8 @@ class Whole:
             np.array(rows, self.form.step).view(np.uint32).reshape(len(rows), -1), "steps"
         )
         arrivals = self._device.upload(np.zeros(1, np.uint32), "arrivals")
-        return _Table(steps, arrivals, blocks, arena, places)
+        stale = None if residuals == "both" else self._device.upload(np.zeros(arena, np.uint8), "values")
+        return _Table(steps, arrivals, blocks, arena, places, stale)
 
     def _row(
         self, operation: Operation, shape: dict[str, int], places: dict[str, int], batch: int, dtype: str

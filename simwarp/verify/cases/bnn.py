@@ -135,7 +135,7 @@ def _draw_whole(forms: Mapping[tuple[str, ...], tuple[int, ...]], draw: Draw) ->
         for path, layer, _ in follow(item.network)
         if isinstance(layer, Conv | Dense)
     }
-    options = {"blocks": draw.choice((None, 1, 2)), "threads": draw.choice(forms[names])}
+    options = {"blocks": draw.choice((None, None, None, 1, 2)), "threads": draw.choice(forms[names])}
     return replace(item, schemes=schemes, way="whole", whole=options)
 
 
