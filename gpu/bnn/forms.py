@@ -36,8 +36,8 @@ RESIDENT = THREADS * BLOCKS_AT_ONCE
 """Threads of a multiprocessor: 65,536 registers leave 128 for each."""
 MACROS: dict[str, str | int] = {"THREADS": THREADS, "BLOCKS_AT_ONCE": BLOCKS_AT_ONCE}
 """The macros of that kernel by default."""
-BLOCK_SIZES = (32, 64, 128, 256, 512, 1024)
-"""Threads that a block may have."""
+BLOCK_SIZES = (32, 64, 128, 256, 512)
+"""Threads that a block may have: a warp has 2 KiB of the 48 KiB of shared memory that every chip gives."""
 
 KINDS_OF_LAYERS = (
     *KINDS,
@@ -289,7 +289,7 @@ def form_of(network: Network, schemes: Mapping[str, str], device: Device) -> For
 
 def blocks_at_once(threads: int) -> int:
     """The blocks of so many threads that a multiprocessor has at once."""
-    return max(1, RESIDENT // threads)
+    return RESIDENT // threads
 
 
 @dataclass(frozen=True)

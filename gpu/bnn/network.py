@@ -412,7 +412,7 @@ def prepare(
         Of "whole": the most blocks of the grid. Default: as many as are resident at once.
     threads : int, optional
         Of "whole": threads of a block, a power of 2 from 32 (on bit tensor cores without schemes: 64) to
-        1024. Default: 32 on CUDA cores, else 256.
+        512. Default: 32 on CUDA cores, else 256.
     images : int, optional
         How many images of the host a run will have: zeros run now, so that the first run compiles nothing
         and only launches.
