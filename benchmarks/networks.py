@@ -1,6 +1,7 @@
 """The six binarized networks of the papers: the latency of few images, and images in a second.
 
     python benchmarks/networks.py [--rows alexnet mlp …] [--compile] [--no-peers] [--json PATH]
+    python benchmarks/networks.py --kernels [--rows alexnet-sc19 lenet …] [--json PATH]
     python benchmarks/networks.py --merge PATH… --json PATH
 
 ``net/NAME/N`` is what a caller waits for: N random images lie on the device, and the time goes from the call
@@ -19,6 +20,10 @@ device allows, whichever is less: `LINK` bytes in a second, or the rate of image
 both; `PreparedNetwork.run` on one batch, where the first copy and the last launches have nothing beside them,
 in as many pieces as it takes by itself and in other numbers; one batch in ordinary memory; and in the
 parameters the bandwidth that a plain copy of the same images had.
+
+``whole/NAME/N``, with ``--kernels``, is one launch of SBNN-64-Fine, and beside it the other kernels of a
+whole network and the layers by themselves: BSTC's tables 4 to 7, and with one image tables 8 and 9. The rates
+are of `WHOLE_MANY` images.
 
 The peers are torch's networks of the same layers in float16, channels last, replayed from a CUDA graph, and
 with ``--compile`` those of ``torch.compile``, which take a minute each.
@@ -42,7 +47,8 @@ import gpu
 import gpu.bnn
 from gpu.compile import compile, compiler_version
 from gpu.device import LaunchPlan
-from reference.bnn import Network, alexnet, mlp, resnet14, resnet18, run, vgg16, vgg_cifar
+from reference.bnn import Network, alexnet, lenet, mlp, resnet14, resnet18, run, vgg16, vgg_cifar
+from simwarp.lab.network_studies import KERNELS
 
 
 class Subject(NamedTuple):
@@ -50,9 +56,9 @@ class Subject(NamedTuple):
 
     make: Callable[[], Network]
     few: int
-    latency: float
+    latency: float | None
     many: int
-    rate: float
+    rate: float | None
 
 
 NETWORKS = {
@@ -62,7 +68,12 @@ NETWORKS = {
     "alexnet": Subject(alexnet, 8, 0.084, 512, 700e3),
     "vgg16": Subject(vgg16, 8, 0.26, 512, 59e3),
     "resnet18": Subject(resnet18, 8, 0.097, 512, 350e3),
+    "lenet": Subject(lenet, 8, None, 1024, None),
+    "alexnet-sc19": Subject(partial(alexnet, form="sc19"), 8, None, 512, None),
 }
+"""The last two, of BSTC, are measured only if they are named."""
+WHOLE_MANY = 128
+"""Images of a rate in one launch: CUDA cores take seconds for more of VGG-16."""
 CHECKED = 2
 """Images that are compared."""
 LINK = 55e9
@@ -100,9 +111,9 @@ def times_of(device: Any, work: Callable[[], Any]) -> Times:
     return Times(*(statistics.median(bursts(run)) for run in (waited, on_device)))
 
 
-def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any) -> None:
+def check(network: Network, prepared: Any, images: np.ndarray, on_device: Any, expected: Any = None) -> None:
     """Compare sums and classes of the first images, also where others follow them."""
-    expected, answer = run(network, images[:CHECKED]), prepared.run(on_device)
+    expected, answer = expected or run(network, images[:CHECKED]), prepared.run(on_device)
     sums, classes = (each.download()[:CHECKED] for each in (answer.sums, answer.classes))
     if not (np.array_equal(sums, expected.sums) and np.array_equal(classes, expected.classes)):
         raise SystemExit(f"{network.name}: the answer is wrong")
@@ -189,6 +200,30 @@ def rows_of(device: Any, names: list[str], peers: FloatNetworks | None = None) -
                 yield row_of_host(case, ways["layers"], images, on_device, found["layers"].waited)
 
 
+def rows_of_kernels(device: Any, names: list[str]) -> Iterator[Row]:
+    """Three rows for each network in one launch: one image, few, and many."""
+    for name in names:
+        subject = NETWORKS[name]
+        network = subject.make()
+        ways = {
+            kernel: gpu.bnn.prepare(network, way="whole", schemes=schemes, device=device)
+            for kernel, schemes in KERNELS.items()
+        }
+        ways["layers"] = gpu.bnn.prepare(network, device=device)
+        for count in (1, subject.few, WHOLE_MANY):
+            images = np.random.default_rng().integers(0, 256, (count, *network.input.shape), dtype=np.uint8)
+            on_device, expected = device.upload(images), run(network, images[:CHECKED])
+            found: dict[str, Times] = {}
+            for way, prepared in ways.items():
+                check(network, prepared, images, on_device, expected)
+                found[way] = times_of(device, partial(prepared.run, on_device))
+            beside = {way: times.waited for way, times in found.items()}
+            subject_of_row = Subject(subject.make, count if count < WHOLE_MANY else 0, None, count, None)
+            ours = found["SBNN-64-Fine"]
+            del beside["SBNN-64-Fine"]
+            yield row_of(f"whole/{name}/{count}", subject_of_row, count, ours, beside)
+
+
 def row_of(case: str, subject: Subject, count: int, found: Times, beside: dict[str, float]) -> Row:
     """The row of a latency, or of a rate."""
     params = {"images": count, "device": round(found.device * 1e3, 4), "bursts": BURSTS}
@@ -202,7 +237,9 @@ def row_of(case: str, subject: Subject, count: int, found: Times, beside: dict[s
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--rows", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="measure these")
+    timed = [name for name, subject in NETWORKS.items() if subject.latency is not None]
+    parser.add_argument("--rows", nargs="+", choices=NETWORKS, default=timed, help="measure these")
+    parser.add_argument("--kernels", action="store_true", help="every kernel of a whole network instead")
     parser.add_argument("--merge", nargs="+", type=Path, metavar="PATH", help="join these files instead")
     parser.add_argument("--compile", action="store_true", help="torch.compile's networks, too")
     parser.add_argument("--no-peers", action="store_true", help="measure ours only")
@@ -212,9 +249,13 @@ def main() -> None:
         return
     device = gpu.CudaDevice()
     meta = about_this_run(gpu=device.name, driver=device.driver_version, nvrtc=compiler_version())
-    peers = None if options.no_peers else FloatNetworks(compiled=options.compile)
+    if options.kernels:
+        found = rows_of_kernels(device, options.rows)
+    else:
+        peers = None if options.no_peers else FloatNetworks(compiled=options.compile)
+        found = rows_of(device, options.rows, peers)
     rows: list[Row] = []
-    for row in chain([row_of_nothing(device)], rows_of(device, options.rows, peers)):
+    for row in chain([row_of_nothing(device)], found):
         rows.append(row)  # written one by one: an interrupted run leaves its rows
         show([row])
         if options.json:

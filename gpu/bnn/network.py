@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu.bnn.forms import form_of, geometry_of
 from gpu.bnn.images import can_be_strange, checked_images, dtypes_of, refuse_strange
 from gpu.bnn.layers import Layers
 from gpu.bnn.pieces import AT_ONCE, Batch, Pieces, kept
@@ -60,7 +61,15 @@ class PreparedNetwork:
     array([[ 1, -3]], dtype=int32)
     """
 
-    def __init__(self, network: Network, device: Device, schemes: Mapping[str, str], way: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        device: Device,
+        schemes: Mapping[str, str],
+        way: str,
+        blocks: int | None,
+        threads: int | None,
+    ) -> None:
         self.network, self.device = network, device
         self._values = values_of(network)
         self._flag: Array = device.upload(np.zeros(1, np.int32), "flag of images")
@@ -72,7 +81,11 @@ class PreparedNetwork:
         steps = steps_of(network, self._values)
         self._bytes = sum(bytes_of(self._values[path]) for step in steps for path in step.writes)
         """Of what the steps give for an image."""
-        self.whole = Whole(network, self._values, device, self._flag) if way == "whole" else None
+        self.whole: Whole | None = None
+        if way == "whole":
+            form = form_of(network, schemes, device)
+            geometry = geometry_of(form, blocks, threads)
+            self.whole = Whole(network, self._values, form, geometry, self._flag)
         self._way = self.whole or Layers(
             network, steps, Site(device, self._values, dict(schemes), self._flag)
         )
@@ -373,6 +386,8 @@ def prepare(
     *,
     way: str = "layers",
     schemes: Mapping[str, str] | None = None,
+    blocks: int | None = None,
+    threads: int | None = None,
     images: int | None = None,
     device: Device | None = None,
 ) -> PreparedNetwork:
@@ -387,11 +402,17 @@ def prepare(
     ----------
     network : Network
     way : {"layers", "whole"}
-        A launch for each step; or one cooperative launch in which all blocks go from step to step, from sm_80
-        on.
+        A launch for each step; or one cooperative launch in which all blocks go from step to step.
     schemes : mapping of str to str, optional
         For study: schemes of `gpu.bconv2d` and `gpu.bmm` for layers of bits, by the layer's path, or for all
-        by "Conv" and "Dense". Other layers have "auto". Only for "layers".
+        by "Conv" and "Dense". Other layers have "auto". With "whole" they choose the kernel: one on CUDA
+        cores ("bconv32", "bconv64"; "bmm32", "bmm64", "bmms32", "bmms64"), or one in FSB ("btc2"; "btc3").
+        Without them it is the one of bit tensor cores from sm_80 on, and before it that on CUDA cores.
+    blocks : int, optional
+        Of "whole": the most blocks of the grid. Default: as many as are resident at once.
+    threads : int, optional
+        Of "whole": threads of a block, a power of 2 from 32 (on bit tensor cores without schemes: 64) to
+        512. Default: 32 on CUDA cores, else 256.
     images : int, optional
         How many images of the host a run will have: zeros run now, so that the first run compiles nothing
         and only launches.
@@ -419,10 +440,12 @@ def prepare(
     """
     if way not in WAYS:
         raise unknown("way", way, WAYS)
-    if way == "whole" and schemes:
-        raise SchemeError(
-            'schemes are for way="layers": one kernel does the whole network\nleave schemes or way out'
-        )
+    for name, given in (("blocks", blocks), ("threads", threads)):
+        if given is not None and way != "whole":
+            raise SchemeError(
+                f'{name}={given!r} with way="layers", where each layer has a grid of its own\n'
+                f'{name} is for one launch of all layers\npass way="whole", or leave {name} out'
+            )
     known = {path for path, layer, _ in follow(network) if isinstance(layer, Conv | Dense)}
     unused = set(schemes or {}) - known - {"Conv", "Dense"}
     if unused:
@@ -435,7 +458,7 @@ def prepare(
             f"images={images!r}\nit is the number of images that a run will have\n"
             "give 1 or more, or leave it out"
         )
-    prepared = PreparedNetwork(network, choose_device(device), schemes or {}, way)
+    prepared = PreparedNetwork(network, choose_device(device), schemes or {}, way, blocks, threads)
     if images is not None:
         prepared.make_ready(images)
     return prepared
@@ -447,6 +470,8 @@ def run(
     *,
     way: str = "layers",
     schemes: Mapping[str, str] | None = None,
+    blocks: int | None = None,
+    threads: int | None = None,
     device: Device | None = None,
 ) -> Answer:
     """Run a binarized network on images, on a device; the answer equals that of `reference.bnn.run`.
@@ -461,6 +486,8 @@ def run(
     way : {"layers", "whole"}
         As of `prepare`.
     schemes : mapping of str to str, optional
+        As of `prepare`.
+    blocks, threads : int, optional
         As of `prepare`.
     device : Device, optional
         Default: the images' own, or the first CUDA device.
@@ -494,4 +521,5 @@ def run(
     array([[-191,  191]], dtype=int32)
     """
     home = images.device if device is None and is_array(images) else device
-    return prepare(network, way=way, schemes=schemes, device=home).run(images)
+    options: Any = {"way": way, "schemes": schemes, "blocks": blocks, "threads": threads}
+    return prepare(network, device=home, **options).run(images)

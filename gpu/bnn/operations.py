@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu.bnn.plan import IMAGES, Step, Values, is_halved
+from gpu.bconv.geometry import ConvShape
+from gpu.bnn.plan import IMAGES, Step, Values
 from gpu.bnn.stages import STAGES, pairs, view_of
 from gpu.bnn.tiles import (
     FILTERS_OF_TILE,
@@ -24,7 +24,7 @@ from gpu.bnn.tiles import (
 )
 from gpu.bnn.weights import packed_filters
 from reference.errors import SchemeError
-from reference.types.layers import Affine, Clip, Conv, Dense, Flatten, Pool, Residual, Threshold
+from reference.types.layers import Clip, Conv, Dense, Flatten, Pool, Residual, Threshold
 from reference.types.network import BitPlanes, Pixels, Reals, Signs
 from reference.types.network_values import INT16_MAX, INT16_MIN, INT32_MAX, Value
 
@@ -77,54 +77,6 @@ class Operation:
     constants: Constants = field(default_factory=dict[str, Any])
 
 
-def fused(steps: Sequence[Step]) -> list[Step]:
-    """Steps joined into one if one operation does both: products with their thresholds, images with signs."""
-    users = Counter(path for step in steps for path in step.reads)
-    users[steps[-1].writes[-1]] += 1  # the answer is used by the caller
-    made: list[Step] = []
-    for step in steps:
-        before = next((each for each in made if _goes_into(each, step, users)), None)
-        if before is None:
-            made.append(step)
-            continue
-        given = before.writes[-1]
-        others = [path for path in step.reads if path != given]
-        kept = () if users[given] == 1 else (given,)
-        both = Step(
-            (*before.layers, *step.layers),
-            (*before.paths, *step.paths),
-            (*before.reads, *others),
-            (*kept, *step.writes),
-        )
-        at = made.index(before) if kept else len(made) - 1  # a value with other readers keeps its position
-        made.remove(before)
-        made.insert(at, both)
-    return made
-
-
-def _goes_into(before: Step, step: Step, users: Counter[str]) -> bool:
-    """Whether an operation can do both steps.
-
-    Windows and channels of zeros are those of the addend, an affine step and a clip those of the products.
-    Sums that others take, too, are kept beside their bits.
-    """
-    given, kinds = before.writes[-1], {type(layer) for layer in step.layers}
-    if given not in step.reads or len(before.writes) > 1:
-        return False
-    alone = users[given] == 1
-    match before.layers, step.layers:
-        case [*_, Conv() | Dense()], [Threshold()]:
-            return True
-        case [*_, Conv() | Dense()], _ if kinds <= STAGES.keys() and Residual in kinds:
-            return alone and (given == step.reads[0] or kinds <= {Residual, Threshold})
-        case [*_, Conv() | Dense()], _:
-            return alone and kinds <= {Affine, Clip, Threshold}
-        case [*_, Conv(), Threshold()], [Pool() as pool]:
-            return alone and is_halved(pool)
-        case _:
-            return False
-
-
 class Lowering:
     """Converts steps to operations, one after another.
 
@@ -135,7 +87,12 @@ class Lowering:
         Bytes of each value, for one image.
     """
 
-    def __init__(self, values: Values, steps: Iterable[Step]) -> None:
+    unit: ClassVar = UNIT
+    """Bits to whose multiples a row of bits is padded."""
+
+    def __init__(self, values: Values, steps: Iterable[Step], schemes: Mapping[str, str]) -> None:
+        self.schemes = schemes
+        """The schemes that the caller chose, by the path of a layer."""
         self.operations: list[Operation] = []
         self.sizes: dict[str, int] = {}
         self._values, self._same = dict(values), dict[str, str]()
@@ -145,6 +102,10 @@ class Lowering:
     def name(self, path: str) -> str:
         """The name of a value; flattened integers have the name of the value before."""
         return self._same.get(path, path)
+
+    def words(self, value: Value) -> int:
+        """The number of words of one image's bits; rows are whole units."""
+        return prod(value.shape[:-1]) * self.unit // 32 * -(-value.shape[-1] // self.unit)
 
     def _add_step(self, step: Step) -> None:
         add = OPERATIONS.get(type(step.layers[0]))
@@ -184,13 +145,13 @@ class Lowering:
         """Add the operation that splits the bytes of images into planes of bits."""
         value = self._values[step.writes[-1]]
         fields = {"seen_channels": value.shape[-1] // 8}
-        self._add("bits_of_planes", step, {}, value, _words(value), fields=fields)
+        self._add("bits_of_planes", step, {}, value, self.words(value), fields=fields)
 
     def add_chain(self, step: Step) -> None:
         """Add layers on integers, or a pool of bits word by word."""
         value = self._values[step.writes[-1]]
         if isinstance(pool := step.layers[0], Pool) and pool.kind in ("or", "and"):
-            words = _words(value) // prod(value.shape[:2])
+            words = self.words(value) // prod(value.shape[:2])
             fields = {**_windows(pool, self._values[step.reads[0]], value), "seen_channels": words}
             count = prod(value.shape[:2]) * words
             self._add("bits_pooled", step, {"x": step.reads[0]}, value, count, fields=fields)
@@ -214,7 +175,7 @@ class Lowering:
         if len(step.writes) == 2:
             writes["numbers"] = step.writes[0]
         for at, name in writes.items():
-            self.sizes[name] = 4 * (prod(value.shape) if at == "numbers" else _words(value))
+            self.sizes[name] = 4 * (prod(value.shape) if at == "numbers" else self.words(value))
         reads = {at: self.name(path) for at, path in reads.items()}
         rows = value.shape[:2] if len(value.shape) == 3 else (1, 1)
         sizes = {"out_height": rows[0], "out_width": rows[1], "out_channels": value.shape[-1]}
@@ -268,33 +229,45 @@ class Lowering:
         """A convolution or dense layer, with a sum, a threshold and a pool."""
         layer, rest, value = layers[0], layers[1:], self._values[step.writes[-1]]
         shape, signs = geometry_of(layer, given)
-        of_bits, bits = given.kind == "bits", (signs > 0).astype(np.uint8)
-        weights, taps = units_of_bits(bits, shape) if of_bits else units_of_shorts(signs, shape)
-        constants: dict[str, Any] = {"weights": weights, "taps": taps}
-        if of_bits:
-            constants |= border_of(bits, shape)
         pool = next((each.kind for each in rest if isinstance(each, Pool) and each.kind in ("or", "and")), "")
-        channels = -(-shape.channels // (UNIT if of_bits else SHORTS))
         fields = {
             **{name: getattr(shape, name) for name in _GEOMETRY},
-            "units": channels,
             "pool": JOINS.index(pool),
-            "planes": 1 + (not of_bits and (given.low < INT16_MIN or given.high > INT16_MAX)),
-            "plane": shape.height * shape.width * channels,
-            "steps_of_k": weights.shape[1],
-            "tiles_of_columns": _words(value) // prod(value.shape[:-1])
+            "tiles_of_columns": self.words(value) // prod(value.shape[:-1])
             if value.kind == "bits"
             else -(-value.shape[-1] // FILTERS_OF_TILE),
         }
+        if given.kind == "integers":
+            channels = -(-shape.channels // SHORTS)
+            fields |= {"units": channels, "plane": shape.height * shape.width * channels}
+            fields["planes"] = 1 + (given.low < INT16_MIN or given.high > INT16_MAX)
+            kind, of_kind, constants = self.of_numbers(signs, shape)
+        else:
+            path = next(path for each, path in zip(step.layers, step.paths, strict=True) if each is layer)
+            kind, of_kind, constants = self.of_bits(path, layer, (signs > 0).astype(np.uint8), shape)
         reads = {"x": x}
         if len(step.reads) == 2:
             reads["addend"] = step.reads[1]
             fields |= self._view(step, rest, value)
-        of_rest, of_numbers = _parted(_stages(rest))
-        fields, constants = fields | of_rest, constants | of_numbers
+        of_rest, of_stages = _parted(_stages(rest))
+        fields, constants = {**fields, **of_kind, **of_rest}, {**constants, **of_stages}
         pixels = prod(value.shape[:-1]) * (4 if pool else 1)
-        kind = "products_of_bits" if of_bits else "products_of_numbers"
         self._add(kind, step, reads, value, pixels, "tiles", fields, constants)
+
+    def of_bits(
+        self, path: str, layer: Conv | Dense, bits: npt.NDArray[np.uint8], shape: ConvShape
+    ) -> tuple[str, dict[str, Any], Constants]:
+        """The kind of an operation that is products of bits, its own fields, and its constants."""
+        weights, taps = units_of_bits(bits, shape)
+        fields = {"units": -(-shape.channels // UNIT), "planes": 1, "steps_of_k": weights.shape[1]}
+        return "products_of_bits", fields, {"weights": weights, "taps": taps, **border_of(bits, shape)}
+
+    def of_numbers(
+        self, signs: npt.NDArray[np.int8], shape: ConvShape
+    ) -> tuple[str, dict[str, Any], Constants]:
+        """The same of products of integers."""
+        weights, taps = units_of_shorts(signs, shape)
+        return "products_of_numbers", {"steps_of_k": weights.shape[1]}, {"weights": weights, "taps": taps}
 
     # ----------------------------------------------------------------------------------------------
     # Everything else
@@ -310,7 +283,9 @@ class Lowering:
         else:
             fields |= self._view(step, layers, value)
         if value.kind == "bits":
-            self._add("bits_of_numbers", step, reads, value, _words(value), WORDS_OF_WARP, fields, constants)
+            self._add(
+                "bits_of_numbers", step, reads, value, self.words(value), WORDS_OF_WARP, fields, constants
+            )
         else:
             self._add(
                 "numbers_of_numbers", step, reads, value, prod(value.shape), ELEMENTS, fields, constants
@@ -323,25 +298,24 @@ class Lowering:
         windows = _windows(pool, given, value) if pool else {}
         return {"seen_channels": given.shape[-1], "before": before, **windows}
 
+    def is_flat(self, given: Value) -> bool:
+        """True if an image's bits lie as those of a vector do."""
+        return given.shape[-1] % UNIT == 0 or prod(given.shape[:-1]) == 1
+
     def add_flatten(self, step: Step) -> None:
         """Add a flattening; without gaps between pixels it needs no operation."""
         given, value = (self._values[path] for path in (step.reads[0], step.writes[-1]))
-        if value.kind == "integers" or given.shape[-1] % UNIT == 0 or prod(given.shape[:-1]) == 1:
+        if value.kind == "integers" or self.is_flat(given):
             self._same[step.writes[0]] = self.name(step.reads[0])
             return
         fields: dict[str, Any] = dict(
             zip(("seen_height", "seen_width", "seen_channels"), given.shape, strict=True)
         )
         reads = {"x": step.reads[0]}
-        self._add("bits_flattened", step, reads, value, _words(value), fields=fields)
+        self._add("bits_flattened", step, reads, value, self.words(value), fields=fields)
 
 
 _GEOMETRY = ("height", "width", "pad_top", "pad_left", "stride_h", "stride_w")
-
-
-def _words(value: Value) -> int:
-    """The number of words of one image's bits; rows are whole units."""
-    return prod(value.shape[:-1]) * 2 * -(-value.shape[-1] // UNIT)
 
 
 def _source_of(images: Pixels | Reals | Signs) -> dict[str, Any]:

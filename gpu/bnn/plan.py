@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from gpu.bnn.stages import COMPUTED_AS, ORDER
-from reference.types.layers import Affine, Conv, Dense, Flatten, Layer, Pool, Residual, Threshold
+from gpu.bnn.stages import COMPUTED_AS, ORDER, STAGES
+from reference.types.layers import Affine, Clip, Conv, Dense, Flatten, Layer, Pool, Residual, Threshold
 from reference.types.network import BitPlanes, Input, Network, Pixels, Reals, Signs
 from reference.types.network_values import Value, follow, input_value
 
@@ -165,3 +165,51 @@ def _is_of_integers(step: Step, values: Values) -> bool:
 
 def _is_conv_of_bits(step: Step, values: Values) -> bool:
     return isinstance(step.layers[0], Conv) and values[step.reads[0]].kind == "bits"
+
+
+def fused(steps: Sequence[Step]) -> list[Step]:
+    """Steps joined into one if one operation does both: products with their thresholds, images with signs."""
+    users = Counter(path for step in steps for path in step.reads)
+    users[steps[-1].writes[-1]] += 1  # the answer is used by the caller
+    made: list[Step] = []
+    for step in steps:
+        before = next((each for each in made if _goes_into(each, step, users)), None)
+        if before is None:
+            made.append(step)
+            continue
+        given = before.writes[-1]
+        others = [path for path in step.reads if path != given]
+        kept = () if users[given] == 1 else (given,)
+        both = Step(
+            (*before.layers, *step.layers),
+            (*before.paths, *step.paths),
+            (*before.reads, *others),
+            (*kept, *step.writes),
+        )
+        at = made.index(before) if kept else len(made) - 1  # a value with other readers keeps its position
+        made.remove(before)
+        made.insert(at, both)
+    return made
+
+
+def _goes_into(before: Step, step: Step, users: Counter[str]) -> bool:
+    """Whether an operation can do both steps.
+
+    Windows and channels of zeros are those of the addend, an affine step and a clip those of the products.
+    Sums that others take, too, are kept beside their bits.
+    """
+    given, kinds = before.writes[-1], {type(layer) for layer in step.layers}
+    if given not in step.reads or len(before.writes) > 1:
+        return False
+    alone = users[given] == 1
+    match before.layers, step.layers:
+        case [*_, Conv() | Dense()], [Threshold()]:
+            return True
+        case [*_, Conv() | Dense()], _ if kinds <= STAGES.keys() and Residual in kinds:
+            return alone and (given == step.reads[0] or kinds <= {Residual, Threshold})
+        case [*_, Conv() | Dense()], _:
+            return alone and kinds <= {Affine, Clip, Threshold}
+        case [*_, Conv(), Threshold()], [Pool() as pool]:
+            return alone and is_halved(pool)
+        case _:
+            return False

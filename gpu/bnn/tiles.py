@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -18,6 +19,8 @@ UNIT = 64
 SHORTS = 4
 """Channels of integers in a unit of a row."""
 FILTERS_OF_TILE = 32
+PIECE = 128
+"""Channels of bits in an FSB tile."""
 
 
 def geometry_of(layer: Conv | Dense, given: Value) -> tuple[ConvShape, npt.NDArray[np.int8]]:
@@ -46,11 +49,48 @@ def units_of_shorts(filters: npt.NDArray[np.int8], shape: ConvShape) -> tuple[An
     return np.ascontiguousarray(parts.transpose(4, 0, 5, 7, 1, 6, 2, 3)), _taps(shape, SHORTS, len(signs))
 
 
-def _filled(filters: Bits, unit: int, units: int) -> Bits:
+def words_of_bits(bits: Bits, word: int) -> Any:
+    """Filters as words along their channels, (taps * words of a tap, filters), padded to 64 filters."""
+    units = _filled(bits, word, 1, 2 * FILTERS_OF_TILE)  # (words, bits, filters)
+    words = np.packbits(units, axis=1, bitorder="little")
+    return np.ascontiguousarray(np.moveaxis(words, 1, 2)).view(f"<u{word // 8}")[..., 0]
+
+
+def words_of_shorts(filters: npt.NDArray[np.int8], shape: ConvShape) -> Any:
+    """The same of int8 filters: four channels in a word."""
+    units = _filled(filters.view(np.uint8), SHORTS, 1)
+    return np.ascontiguousarray(np.moveaxis(units, 1, 2)).view("<u4")[..., 0]
+
+
+def tiles_of_bits(bits: Bits) -> Any:
+    """Filters in FSB tiles of 8 × 128 bits, (groups of 32, an even number of pieces, 4, 8, 4 words)."""
+    units = _filled(bits, PIECE, 2)  # (pieces, bits, filters)
+    words = np.packbits(units, axis=1, bitorder="little").reshape(len(units), -1, 4, units.shape[-1])
+    words = np.ascontiguousarray(np.moveaxis(words, 2, 3)).view("<u4")[..., 0]  # (pieces, words, filters)
+    parts = words.reshape(len(units), 4, -1, 4, 8)
+    return np.ascontiguousarray(parts.transpose(2, 0, 3, 4, 1))
+
+
+def taps_of_window(shape: ConvShape) -> npt.NDArray[np.uint32]:
+    """The position of each tap in a window, in pixels, with its row and column."""
+    return _taps(replace(shape, channels=1), 1, shape.filter_height * shape.filter_width)
+
+
+def taps_of_pieces(shape: ConvShape) -> npt.NDArray[np.uint32]:
+    """The same for each piece of 128 channels of each tap, with the piece's number; padding is outside."""
+    of_pixel = -(-shape.channels // PIECE)
+    window = taps_of_window(shape)
+    taps = np.repeat(window, of_pixel, axis=0)
+    taps[:, 3] = np.tile(np.arange(of_pixel), len(window))
+    outside = np.array([[0, 2**31, 0, 0]], np.uint32)
+    return np.concatenate([taps, outside]) if len(taps) % 2 else taps
+
+
+def _filled(filters: Bits, unit: int, units: int, tile: int = FILTERS_OF_TILE) -> Bits:
     """Filters (R, S, C, O) zero-padded to whole units and tiles: (units, elements of a unit, filters)."""
     taps, (channels, outputs) = prod(filters.shape[:2]), filters.shape[2:]
     of_tap = -(-channels // unit)
-    columns = -(-outputs // FILTERS_OF_TILE) * FILTERS_OF_TILE
+    columns = -(-outputs // tile) * tile
     filled = np.zeros((taps, of_tap * unit, columns), np.uint8)
     filled[:, :channels, :outputs] = filters.reshape(taps, channels, outputs)
     lines = filled.reshape(taps * of_tap, unit, columns)

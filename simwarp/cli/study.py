@@ -36,6 +36,7 @@ class Study(StrEnum):
     shortcut = "shortcut"
     batch = "batch"
     scheme = "scheme"
+    blocks = "blocks"
 
 
 MODELS = ("mlp", "lenet", "vgg-cifar", "resnet14", "alexnet", "vgg16", "resnet18")
@@ -56,7 +57,8 @@ def study_command(
         Study,
         typer.Argument(
             help="breakdown: each launch; sync: launches against one launch with barriers; shortcut: what "
-            "residuals cost; batch: latency and throughput; scheme: each scheme for each layer of bits."
+            "residuals cost; batch: latency and throughput; scheme: each scheme for each layer of bits; "
+            "blocks: one launch on 1, 2, 4 … blocks."
         ),
     ],
     file: Annotated[
@@ -143,10 +145,11 @@ _COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "shortcut": (("shortcut",), ("cost", "launches", "residual_bytes")),
     "batch": ((), ("images", "waited", "seconds", "rate")),
     "scheme": (("path", "layers", "scheme", "refused"), ("cost", "launches")),
+    "blocks": (("kernel",), ("threads", "blocks", "cost")),
 }
 """Of each study the columns of words, and those of numbers."""
 _UNITS = {"residual_bytes": "B", "rate": "images/s"}
-_COUNTS = ("images", "launches")
+_COUNTS = ("images", "launches", "threads", "blocks")
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -114,6 +114,10 @@ def _scheme(data: Mapping[str, Any]) -> list[Any]:
     ]
 
 
+def _blocks(data: Mapping[str, Any]) -> list[Any]:
+    return [Bar(f"{row['kernel']} {row['blocks']}", row[data["unit"]]) for row in data["rows"]]
+
+
 def _sync(data: Mapping[str, Any]) -> list[Any]:
     names = {
         "layers": "a launch for each step",
@@ -144,6 +148,7 @@ _CHARTS: dict[str, Callable[[Mapping[str, Any]], list[Any]]] = {
     "shortcut": _shortcut,
     "batch": _batch,
     "scheme": _scheme,
+    "blocks": _blocks,
 }
 _NOTES: dict[str, Callable[[Mapping[str, Any]], list[str]]] = {
     "breakdown": lambda data: [

@@ -35,6 +35,22 @@ GAP, WARM, RUNS, BURSTS = 0.01, 2, 5, 5
 """A burst: seconds without work, runs that do not count, runs that do; and the bursts."""
 _REFUSALS = (SchemeError, ShapeError, FormatError, DtypeError, LaunchError)
 """The errors by which a layer refuses a scheme."""
+KERNELS: dict[str, dict[str, str]] = {
+    "the chip's": {},
+    "SBNN-32": {"Conv": "bconv32", "Dense": "bmm32"},
+    "SBNN-32-Fine": {"Conv": "bconv32", "Dense": "bmms32"},
+    "SBNN-64": {"Conv": "bconv64", "Dense": "bmm64"},
+    "SBNN-64-Fine": {"Conv": "bconv64", "Dense": "bmms64"},
+    "FSB": {"Conv": "btc2", "Dense": "btc3"},
+}
+"""The kernels of a whole network, and the schemes that choose them."""
+_RESIDUALS: tuple[tuple[str, str, Any], ...] = (
+    ("A", "one launch", "both"),
+    ("A", "save only", "save"),
+    ("A", "fetch only", "fetch"),
+    ("None", "one launch", "both"),
+)
+"""Of figure 26: a kind of shortcut, a case, and what is done with residuals."""
 TOGETHER = 10
 """Launches of one step in a graph."""
 
@@ -170,17 +186,53 @@ def sync(network: Network, meter: Meter, images: int, progress: Progress) -> Fac
 
 
 def shortcut(networks: Mapping[str, Network], meter: Meter, images: int, progress: Progress) -> Facts:
-    """Measure a residual network with each kind of shortcut: its cost, and the bytes of its residuals."""
+    """Measure a residual network with each kind of shortcut: its cost, and the bytes of its residuals.
+
+    Then the four cases of BTC's figure 26, in one launch in FSB: A, only saved, only fetched, and none.
+    """
     rows: list[Facts] = []
+    cases = [
+        (f"{name}, {case}", networks[name], residuals)
+        for name, case, residuals in _RESIDUALS
+        if name in networks
+    ]
+    count = len(networks) + len(cases)
     for done, (name, network) in enumerate(networks.items()):
-        progress(done, len(networks))
+        progress(done, count)
         with _room(images):
             prepared = gpu.bnn.prepare(network, device=meter.device)
             work = partial(prepared.run, _upload(network, meter, images))
             rows.append(
                 {"shortcut": name, **meter.cost(work), "residual_bytes": images * residual_bytes(network)}
             )
+    for done, (name, network, residuals) in enumerate(cases):
+        progress(len(networks) + done, count)
+        with _room(images):
+            whole = gpu.bnn.prepare(network, way="whole", schemes=KERNELS["FSB"], device=meter.device).whole
+            assert whole is not None
+            work = partial(whole.run, _upload(network, meter, images), residuals=residuals)
+            moved = images * whole.residual_bytes(residuals)
+            rows.append({"shortcut": name, **meter.cost(work), "residual_bytes": moved})
     return _facts("shortcut", next(iter(networks.values())).name, meter, images, rows)
+
+
+def blocks(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:
+    """Measure one launch of each kernel on 1, 2, 4 … blocks, up to those that are resident or have tasks."""
+    given = _upload(network, meter, images)
+    rows: list[Facts] = []
+    for done, (kernel, schemes) in enumerate(KERNELS.items()):
+        progress(done, len(KERNELS))
+        prepare = partial(gpu.bnn.prepare, network, way="whole", schemes=schemes, device=meter.device)
+        most = prepare().whole
+        assert most is not None
+        for count in _doubled(most.blocks(given)):
+            with _room(images):
+                whole = prepare(blocks=count).whole
+                assert whole is not None
+                cost = meter.cost(partial(whole.run, given))
+            about = {"kernel": kernel, "source": whole.form.source, "threads": whole.geometry.threads}
+            rows.append({**about, "blocks": count, **cost})
+    return _facts("blocks", network.name, meter, images, rows)
 
 
 def batch(network: Network, meter: Meter, images: int, progress: Progress) -> Facts:

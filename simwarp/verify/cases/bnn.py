@@ -2,7 +2,8 @@
 
 GPUs have been recorded with what ``bnn`` draws, so that stays as it is; ``bnn-layers`` draws from a table
 with a line for each layer; ``bnn-words`` draws wider layers of bits, each with a scheme of its own, on words
-of 32 or 64 bits.
+of 32 or 64 bits. ``bnn-whole-words`` and ``bnn-whole-fsb`` draw either for one launch, on CUDA cores and in
+FSB.
 
 An answer is one vector: what each launch gives, one after the other, then sums, logits and classes, all as
 int64. So the first element that differs is of the first launch that is wrong.
@@ -14,7 +15,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -23,10 +24,9 @@ import numpy.typing as npt
 
 import gpu.bnn
 import reference.bnn
-from gpu.bnn.operations import fused
-from gpu.bnn.plan import Step, steps_of, values_of
+from gpu.bnn.forms import MACROS, blocks_at_once
+from gpu.bnn.plan import Step, fused, steps_of, values_of
 from gpu.bnn.site import macros
-from gpu.bnn.whole import MACROS
 from gpu.chips import chip_of
 from gpu.compile import compile_file
 from reference.bnn import (
@@ -71,6 +71,8 @@ class Item:
     images: npt.NDArray[Any]
     schemes: Mapping[str, str]
     way: str
+    whole: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options of one launch that are not the chip's, which every chip can take."""
 
     def steps(self) -> dict[str, Step]:
         """The steps of the way, by the paths of the values that they give, in order."""
@@ -119,6 +121,29 @@ def _draw_words(draw: Draw) -> Item:
         if isinstance(layer, Conv | Dense)
     }
     return Item(network, images, schemes, "layers")
+
+
+def _draw_whole(forms: Mapping[tuple[str, ...], tuple[int, ...]], draw: Draw) -> Item:
+    """Draw a network for one launch, of lines or of wide bits, with a scheme for each of its layers.
+
+    ``forms`` has the threads of a block by the schemes between which layers are drawn.
+    """
+    item = _draw_words(draw) if draw.integer(0, 1) else _draw(_network_of_lines, draw)
+    names = draw.choice(tuple(forms))
+    schemes = {
+        path: draw.choice([name for name in names if name.startswith(_STARTS[type(layer)])] or ["auto"])
+        for path, layer, _ in follow(item.network)
+        if isinstance(layer, Conv | Dense)
+    }
+    options = {"blocks": draw.choice((None, None, None, 1, 2)), "threads": draw.choice(forms[names])}
+    return replace(item, schemes=schemes, way="whole", whole=options)
+
+
+_STARTS: dict[type, tuple[str, ...]] = {Conv: ("bconv", "btc2"), Dense: ("bmm", "btc3")}
+_SBNN = ("bconv32", "bmm32"), ("bconv32", "bmms32"), ("bconv64", "bmm64"), ("bconv64", "bmms64")
+_WORDS = dict.fromkeys((*_SBNN, ("bconv32", "bconv64", "bmm32", "bmm64", "bmms32", "bmms64")), (32, 128))
+"""Networks on CUDA cores: SBNN-32, -32-Fine, -64, -64-Fine, and words of both sizes."""
+_FSB = {("btc2", "btc3"): (32, 256)}
 
 
 def _network_of_words(draw: Draw) -> Network:
@@ -372,10 +397,12 @@ def _by_reference(item: Item) -> npt.NDArray[np.int64]:
 def _by_gpu(item: Item, device: gpu.Device) -> npt.NDArray[np.int64]:
     """Each step's values, and the answer of a captured run after a run by launches.
 
-    Before sm_80 networks do not run whole; their layers give these values, too.
+    Of the case ``bnn`` networks run whole from sm_80 on; before it their layers give these values, too.
     """
     whole = item.way == "whole" and chip_of(device.compute_capability).sm_80
     options: dict[str, Any] = {"way": "whole"} if whole else {"schemes": item.schemes}
+    if item.whole:
+        options = {"way": "whole", "schemes": item.schemes, **item.whole}
     prepared = gpu.bnn.prepare(item.network, device=device, **options)
     values = dict(prepared.values(item.images))
     prepared.run(item.images)
@@ -395,7 +422,9 @@ def _joined(values: list[Any], answer: Any) -> npt.NDArray[np.int64]:
 
 def _describe(item: Item) -> str:
     names = ", ".join(type(layer).__name__ for layer in item.network.layers)
-    schemes = "whole" if item.way == "whole" else " and ".join(item.schemes.values())
+    words = [] if item.way == "whole" and not item.whole else [*item.schemes.values()]
+    words = [*(["whole"] if item.way == "whole" else []), *words]
+    schemes = " and ".join(words) + "".join(f", {name}={value}" for name, value in item.whole.items())
     given = f"{type(item.network.input).__name__} {item.network.input.shape}"
     return f"{len(item.images)} images of {given}: {names}; {schemes}"
 
@@ -458,6 +487,24 @@ def _kernels_of_words(arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in compiled}
 
 
+def _kernels_of_whole(
+    source: str,
+    forms: Mapping[Any, tuple[int, ...]],
+    macros: Sequence[Mapping[str, str]],
+    arch: tuple[int, int],
+) -> dict[str, str]:
+    """The PTX of a kernel of whole networks, with every macro and number of threads that is drawn."""
+    threads = sorted({each for several in forms.values() for each in several})
+    compiled = [
+        compile_file(
+            f"bnn/{source}.cu", {"THREADS": each, "BLOCKS_AT_ONCE": blocks_at_once(each), **words}, arch
+        )
+        for each, words in itertools.product(threads, macros)
+    ]
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
+_OF_WORDS = tuple(dict.fromkeys(words, "") for words in ((), ("NARROW",), ("WIDE",), ("NARROW", "WIDE")))
 _HALVES = ("POOL_MAX", "WINDOW_H=2", "WINDOW_W=2")
 
 
@@ -477,6 +524,12 @@ CASES = [
         ("bnn", partial(_draw, _network), _kernels),
         ("bnn-layers", partial(_draw, _network_of_lines), _kernels),
         ("bnn-words", _draw_words, _kernels_of_words),
+        (
+            "bnn-whole-words",
+            partial(_draw_whole, _WORDS),
+            partial(_kernels_of_whole, "whole_words", _WORDS, _OF_WORDS),
+        ),
+        ("bnn-whole-fsb", partial(_draw_whole, _FSB), partial(_kernels_of_whole, "whole_fsb", _FSB, ({},))),
     )
 ]
 """The cases of the harness."""

@@ -42,6 +42,21 @@ def test_a_network_has_a_latency_and_two_rates(device):
     assert host.peers.keys() == {"link", "on device"} | beside
 
 
+@pytest.mark.gate
+def test_a_network_in_one_launch_has_two_latencies_and_a_rate(device, monkeypatch):
+    kernels = {name: networks.KERNELS[name] for name in ("SBNN-32", "SBNN-64-Fine")}
+    monkeypatch.setattr(networks, "KERNELS", kernels)
+    monkeypatch.setattr(networks, "WHOLE_MANY", 3)
+    rows = list(networks.rows_of_kernels(device, ["mlp"]))
+    assert [(row.case, row.unit) for row in rows] == [
+        ("whole/mlp/1", "ms"),
+        ("whole/mlp/2", "ms"),
+        ("whole/mlp/3", "images/s"),
+    ]
+    assert all(row.peers.keys() == {"SBNN-32", "layers"} and row.target is None for row in rows)
+    assert min(row.ours for row in rows) > 0
+
+
 @pytest.mark.slow
 def test_a_wrong_answer_for_images_of_the_host_ends_the_run(device):
     prepared = networks.gpu.bnn.prepare(mlp(width=32), device=device)

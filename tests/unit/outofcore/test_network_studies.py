@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -17,6 +18,7 @@ from reference.bnn import Dense, Network, Pixels, Threshold, mlp, resnet14, save
 from simwarp.cli import main
 from simwarp.draw.study import to_svg
 from simwarp.lab import network_studies as studies
+from support.bnn_networks import SMALL, network
 
 pytest.importorskip("typer", reason="the command line needs simwarp[cli]")
 pytest.importorskip("cuda.bindings", reason="compiling needs simwarp[compile]")
@@ -195,8 +197,70 @@ def test_residuals_carry_integers_without_them_there_are_none():
 
 def test_shortcut_has_a_row_for_each():
     networks = {name: small() for name in ("A", "None")}
-    found = studies.shortcut(networks, Stopwatch(simwarp.Device(), 2e-6, 1e-6), 4, silent)
-    assert [(row["shortcut"], row["seconds"]) for row in found["rows"]] == [("A", 2e-6), ("None", 1e-6)]
+    meter = Stopwatch(simwarp.Device(), *(2e-6, 1e-6), *(9e-6, 8e-6, 7e-6, 5e-6))
+    found = studies.shortcut(networks, meter, 4, silent)
+    assert [(row["shortcut"], row["seconds"]) for row in found["rows"]] == [
+        ("A", 2e-6),
+        ("None", 1e-6),
+        ("A, one launch", 9e-6),
+        ("A, save only", 8e-6),
+        ("A, fetch only", 7e-6),
+        ("None, one launch", 5e-6),
+    ]
+
+
+def test_residuals_are_only_saved_or_only_fetched():
+    """The rows of the kernel's table: what is left out has no place; bytes are those of what is left."""
+    device = simwarp.Device(multiprocessors=1)
+    schemes = studies.KERNELS["FSB"]
+    whole = gpu.bnn.prepare(resnet14(size=8, width=16), way="whole", schemes=schemes, device=device).whole
+    tables = {kind: whole._table(1, "uint8", False, True, kind) for kind in ("both", "save", "fetch")}
+    rows = {kind: table.steps.download().view(whole.form.step)[:, 0] for kind, table in tables.items()}
+    moved = {
+        kind: [int((each[field] != 2**32 - 1).sum()) for field in ("numbers", "addend")]
+        for kind, each in rows.items()
+    }
+    (saved, fetched), alone = moved["both"], moved["fetch"][0]
+    assert (moved["save"], moved["fetch"]) == ([saved, 0], [alone, fetched])
+    assert fetched == 6  # two blocks of each size
+    assert saved - alone == 6  # the sums of the first layer and of all blocks but the last, which has no bits
+    both, save, fetch = (whole.residual_bytes(kind) for kind in ("both", "save", "fetch"))
+    assert both == save + fetch
+    assert 0 < save < both
+
+
+@pytest.mark.slow
+def test_what_residuals_cost_is_counted_on_the_simulator():
+    net = network(*SMALL["residual"])
+    device = simwarp.Device((9, 0), multiprocessors=2)
+    whole = gpu.bnn.prepare(net, way="whole", schemes=studies.KERNELS["FSB"], device=device).whole
+    given = device.upload(np.zeros((2, *net.input.shape), np.uint8))
+    counter = studies.Counter(device)
+    both, save, fetch = (
+        counter.cost(partial(whole.run, given, residuals=kind))["instructions"]
+        for kind in ("both", "save", "fetch")
+    )
+    assert max(save, fetch) < both
+
+
+def test_blocks_go_up_to_those_that_have_tasks():
+    device = simwarp.Device(multiprocessors=2)
+    meter = Stopwatch(device, *[1e-6] * 99)
+    rows = studies.blocks(small(), meter, 64, silent)["rows"]
+    assert [row["kernel"] for row in rows if row["blocks"] == 1] == list(studies.KERNELS)
+    blocks = {name: [row["blocks"] for row in rows if row["kernel"] == name] for name in studies.KERNELS}
+    assert blocks["the chip's"] == [1, 2, 4]  # of 256 threads: two for each multiprocessor
+    assert blocks["SBNN-32"] == [1, 2, 4, 8, 16, 32]  # of a warp
+    assert {row["threads"] for row in rows if row["kernel"].startswith("SBNN")} == {32}
+    assert len(bars(parsed({"study": "blocks", "rows": rows}))) == len(rows)
+
+
+@pytest.mark.gate
+def test_blocks_on_the_simulator_are_one_launch_each():
+    meter = studies.Counter(simwarp.Device((7, 5), multiprocessors=2))
+    rows = studies.blocks(small(), meter, 1, silent)["rows"]
+    assert {row["launches"] for row in rows} == {1}
+    assert min(row["instructions"] for row in rows) > 100
 
 
 def test_batches_end_where_32_bits_do(monkeypatch):

@@ -122,6 +122,12 @@ FAULTS = {
     "a half past the last word of 32": Fault(
         "words.cu", "word + 1 < narrow ?", "word < narrow ?", 0, "bnn-words"
     ),
+    "a tap outside that counts as one inside": Fault(
+        "soft_products.cuh", "        exclude[h] += !inside[h];\n", "", 0, "bnn-whole-words"
+    ),
+    "the border's term left out": Fault(
+        "fsb_products.cuh", "lane] + addend : 0;", "lane] : 0;", 0, "bnn-whole-fsb"
+    ),
     "the low half of a word of 64 twice": Fault("words.cu", " >> 32 * (place.word % 2)", "", 5, "bnn-words"),
 }
 

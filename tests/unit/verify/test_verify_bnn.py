@@ -1,6 +1,7 @@
 """The case of binarized networks: what it draws, and how it names the layer that is wrong."""
 
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -77,6 +78,44 @@ def test_words_of_both_sizes_meet_at_every_kind_of_layer():
 @pytest.mark.parametrize("k", range(5))
 def test_a_network_on_words_of_64_agrees_on_the_simulator(k):
     assert check(CASES["bnn-words"], 0, k, {"simulator": simulator}).mismatches == []
+
+
+def test_networks_for_one_launch_have_every_kernel_and_scheme():
+    kinds, options = Counter(), Counter()
+    for case, k in ((case, k) for case in ("bnn-whole-words", "bnn-whole-fsb") for k in range(80)):
+        item = CASES[case].draw(Draw(0, case, k))
+        kinds.update(item.schemes.values())
+        options.update(item.whole.items())
+    schemes = ("bconv32", "bconv64", "bmm32", "bmm64", "bmms32", "bmms64", "btc2", "btc3")
+    assert kinds.keys() == set(schemes)
+    assert min(kinds.values()) >= 10
+    assert {value for name, value in options if name == "threads"} == {32, 128, 256}
+    assert {value for name, value in options if name == "blocks"} == {None, 1, 2}
+
+
+@pytest.mark.slow
+@pytest.mark.at_most(1)
+@pytest.mark.parametrize("k", [3, 5, 8])
+@pytest.mark.parametrize("case", ["bnn-whole-words", "bnn-whole-fsb"])
+def test_a_network_in_one_launch_agrees_on_the_simulator(case, k):
+    assert check(CASES[case], 0, k, {"simulator": simulator}).mismatches == []
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("start", range(0, 300, 10))
+@pytest.mark.parametrize("case", ["bnn-whole-words", "bnn-whole-fsb"])
+def test_300_networks_in_one_launch_agree_on_the_simulator(case, start):
+    for k in range(start, start + 10):
+        assert check(CASES[case], 0, k, {"simulator": simulator}).mismatches == []
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("cc", [(7, 5), (8, 0)])
+@pytest.mark.parametrize("k", range(0, 20, 5))
+def test_networks_in_one_launch_agree_on_earlier_chips(cc, k):
+    for case, number in ((case, n) for case in ("bnn-whole-words", "bnn-whole-fsb") for n in range(k, k + 5)):
+        devices = {"simulator": partial(simulator, cc=cc)}
+        assert check(CASES[case], 0, number, devices).mismatches == []
 
 
 @pytest.mark.gate
