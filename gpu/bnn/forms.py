@@ -203,8 +203,8 @@ class _FsbLowering(_OnCudaCores):
         return "products_of_tiles", fields, {"weights": weights, "taps": taps_of_pieces(shape), **border}
 
     def is_flat(self, given: Value) -> bool:
-        """True if an image's bits lie as those of a vector do: only if it has one pixel."""
-        return given.shape[:-1] == (1, 1)
+        """True if an image's bits lie as those of a vector do: only if it is one, or has one pixel."""
+        return given.shape[:-1] in ((), (1, 1))
 
 
 class _FsbLoweringOfCommonBits(_FsbLowering):

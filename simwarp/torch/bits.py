@@ -39,7 +39,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Any, weight: Any) -> Any:
         context.save_for_backward(x, weight)
-        rows, columns = x.reshape(-1, x.shape[-1]).contiguous(), weight.detach().contiguous()
+        rows, columns = x.detach().reshape(-1, x.shape[-1]).contiguous(), weight.detach().contiguous()
         if x.is_cuda:
             product = _tensor(gpu.bmm(rows, columns, transpose_b=True), x)
         else:
@@ -60,7 +60,10 @@ class _Conv2d(torch.autograd.Function):
         context.save_for_backward(x, weight)
         context.window = window
         left, right, top, bottom = window.sides
-        images, filters = x.permute(0, 2, 3, 1).contiguous(), weight.detach().permute(2, 3, 1, 0).contiguous()
+        images, filters = (
+            x.detach().permute(0, 2, 3, 1).contiguous(),
+            weight.detach().permute(2, 3, 1, 0).contiguous(),
+        )
         options: dict[str, Any] = {
             "stride": window.stride,
             "padding": ((top, bottom), (left, right)),

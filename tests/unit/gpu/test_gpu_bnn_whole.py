@@ -51,6 +51,13 @@ def test_a_layer_gives_in_one_launch_what_the_definition_gives(name, form):
     check(network(*SMALL[name]), 3, Device((7, 5), multiprocessors=2), way="whole", schemes=schemes)
 
 
+@pytest.mark.parametrize("form", ["SBNN-64", "FSB"])
+def test_vectors_are_flat(form):
+    layers = dense(9, 40), threshold(40), Flatten(), dense(40, 3)
+    net = network(Signs((9,), np.zeros(9, np.float32)), *layers)
+    check(net, 3, Device((8, 0), multiprocessors=2), way="whole", schemes=EVERY[form])
+
+
 @pytest.mark.gate
 @pytest.mark.parametrize("count", [1, 8, 13])
 @pytest.mark.parametrize(("form", "cc"), [(form, cc) for form, several in CHIPS.items() for cc in several])
