@@ -308,6 +308,13 @@ def test_runs_of_a_tensor_are_related_to_mm_csf(folder):
     assert of["coo"]["bytes"] >= 3 * 4 * (16 + 2 * 128)
 
 
+def test_slices_without_nonzeros_are_left_out():
+    coords = np.array([[7, 2, 2], [0, 5, 0], [1, 1, 9]], np.uint32)
+    small = sparse.without_empty_slices(Coo(coords, np.arange(3.0), (9, 9, 10)))
+    assert small.shape == (2, 2, 2)
+    assert small.coords.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
 def test_images_of_the_folder_are_used_where_they_fit(folder):
     images, used = Data(folder).images("mnist", (28, 28, 1), 2)
     assert (images == 9).all()
