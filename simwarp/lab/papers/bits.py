@@ -52,7 +52,7 @@ def _product(meter: Meter, scheme: str, problem: Product, real: bool) -> Facts:
     device, n = meter.device, problem.n
     if real:
         floats = [device.upload(x.astype(np.float32)) for x in (problem.a, problem.b)]
-        answer, cost = meter.cost(partial(gpu.bmm, *floats, scheme=scheme))
+        answer, cost = meter.cost(partial(gpu.bmm, *floats, scheme=scheme), captured=False)
         right = problem.is_right(answer.download())
     else:
         given = [
@@ -95,7 +95,7 @@ def _convolution(meter: Meter, scheme: str, sizes: tuple[int, int, int, int], re
     expected = reference.bconv2d(x[-1:, : CHECKED + 1], w)[0, :CHECKED]
     if real:
         floats = [device.upload(each.astype(np.float32)) for each in (x, w)]
-        answer, cost = meter.cost(partial(gpu.bconv2d, *floats, scheme=scheme))
+        answer, cost = meter.cost(partial(gpu.bconv2d, *floats, scheme=scheme), captured=False)
         right = np.array_equal(answer.download()[-1, :CHECKED], expected)
     else:
         given = [gpu.prepare(each, of, scheme=scheme, device=device) for each, of in ((x, "x"), (w, "w"))]
@@ -138,7 +138,7 @@ def packing(making: Making) -> Made:
     for layout, word in product(("row", "column"), (32, 64)):
         meter = Meter(making)
         given = meter.device.upload(x)
-        packed, cost = meter.cost(partial(gpu.pack, given, layout=layout, word=word))
+        packed, cost = meter.cost(partial(gpu.pack, given, layout=layout, word=word), captured=False)
         expected = reference.pack(x, layout=layout, word=word)
         check(f"packing by {layout}", np.array_equal(packed.words.download(), expected.words))
         rows.append({"layout": layout, "word": word, **cost})

@@ -84,7 +84,7 @@ _SMALLER = {"width": 8}
 """Of the networks on the simulator, which runs eight images."""
 _LARGE = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _CHANNELS = tuple((n, n) for n in (128, 384))
-_ALL_CHANNELS = tuple((n, n) for n in range(128, 2049, 128))
+_ALL_CHANNELS = tuple((n, n) for n in (*range(128, 1025, 128), 1536, 2048))
 _COUNTS = (
     "instructions and times differ: a product of a bit tensor core is one instruction, "
     "whatever it takes, "

@@ -45,7 +45,7 @@ class Data:
             )
 
     def tensor(self, name: str, scale: float) -> tuple[Coo, str]:
-        """A tensor in float32 and what it is; ``scale`` is that of the look-alike's nonzeros."""
+        """A tensor in float32 and its origin; ``scale`` is that of the look-alike's nonzeros."""
         from reference.sparse import read_tensor, read_tns
 
         for suffix in _SUFFIXES if self.folder is not None else ():
@@ -60,7 +60,7 @@ class Data:
         return found, f"a look-alike of {name}, {found.values.size:,} nonzeros"
 
     def images(self, name: str, shape: tuple[int, ...], count: int) -> tuple[npt.NDArray[np.uint8], str]:
-        """Images of a network's input shape, and what they are; random ones without a file of that shape."""
+        """Images of a network's input shape and their origin; random ones without a file of that shape."""
         path = None if self.folder is None else self.folder / f"{name}.npy"
         if path is None or not path.exists() or IMAGES[name] != shape:
             images = np.random.default_rng(0).integers(0, 256, (count, *shape), dtype=np.uint8)

@@ -13,7 +13,20 @@ from reference.sparse import write_tns
 from reference.types import Coo
 from simwarp.lab.bench.table import WrongAnswerError
 from simwarp.lab.network_studies import Counter
-from simwarp.lab.papers import NAMES, bits, compare, data, mm_csf, nets, paper, plots, run, script, sparse
+from simwarp.lab.papers import (
+    NAMES,
+    bits,
+    compare,
+    data,
+    measure,
+    mm_csf,
+    nets,
+    paper,
+    plots,
+    run,
+    script,
+    sparse,
+)
 from simwarp.lab.papers.data import Data
 from simwarp.lab.papers.entries import Item, Made, Making, Paper
 from simwarp.testing import golden
@@ -271,6 +284,49 @@ def test_the_parts_of_a_network_sum_to_the_whole(monkeypatch):
 def test_structures_have_the_weights_of_the_layers():
     (row,) = nets.structure(("mlp",))(making()).rows
     assert row["weights"] == row["multiply-adds"] == 784 * 1024 + 2 * 1024**2 + 1024 * 10
+
+
+class Stopwatch:
+    """In place of a timer of a GPU: every call takes 2 us, and a caller waits 3 ms; a run is a run."""
+
+    unit = "seconds"
+
+    def __init__(self, device):
+        self.device = device
+
+    def cost(self, work, together=1):
+        work()
+        return {"seconds": 2e-6}
+
+    def times(self, work):
+        work()
+        return 1e-3, 3e-3
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """What makers have on a GPU: a device, and here a simulated one."""
+    for module in (measure, nets):
+        monkeypatch.setattr(module, "Timer", Stopwatch)
+    monkeypatch.setattr(measure, "medians", lambda work, wait: (work(), (4e-6, 1e-6))[1])
+    monkeypatch.setitem(nets.SUBJECTS, "mlp", SMALL_MLP._replace(make=lambda: bnn.mlp(width=16), small={}))
+    return making(device=simwarp.Device())
+
+
+def test_on_a_gpu_products_have_times_of_kernels_and_of_real_operands_until_the_answer(timed):
+    (packed,) = bits.products(("bmm32",), (33,))(timed).rows
+    (real,) = bits.products(("bmm32",), (33,), real=True)(timed).rows
+    assert packed == {"scheme": "bmm32", "n": 33, "us": pytest.approx(2), "TOPS": pytest.approx(33**3 / 1e6)}
+    assert real == {"scheme": "bmm32", "n": 33, "us": pytest.approx(4), "TOPS": pytest.approx(33**3 / 2e6)}
+
+
+def test_on_a_gpu_networks_have_a_latency_and_a_throughput(timed):
+    found = nets.networks(("mlp",), {"SBNN-32": nets.BSTC["SBNN-32"]}, 2)(timed)
+    rate = pytest.approx(8 / 3e-3)
+    assert found.rows == [
+        {"network": "mlp", "scheme": "SBNN-32", "ms": 3.0, "images/s": rate, "to SBNN-32": 1.0}
+    ]
+    assert "what a caller waits for" in found.sizes
 
 
 # ------------------------------------------------------------------------------------------------ data
