@@ -83,7 +83,9 @@ PAPER = Paper(
             {"sim": blas(SIZES, machines.efficiencies, devices=_GPUS)},
             ("routine", "devices"),
             {(name, gpus): {"percent": percent} for name, percent in EFFICIENCIES.items() for gpus in (2, 3)},
-            {"percent": "the mean of three sizes, one of which has 16 tiles of C for three GPUs"},
+            {
+                "percent": "tasks of TRMM are block columns here and tiles in print; small N has few for three GPUs"
+            },
         ),
         Item(
             "table",
@@ -112,8 +114,8 @@ PAPER = Paper(
                 for library, megabytes in zip(("BLASX", "cuBLAS-XT"), both, strict=True)
             },
             {
-                "MB": "why the paper's cache moved more is not known; cuBLAS-XT keeps some tiles of "
-                "routines other than DGEMM and DTRSM, which ours without a cache does not"
+                "MB": "not known: neither why the paper's cache moved more, nor which tiles of DSYMM, DSYR2K and "
+                "DTRMM cuBLAS-XT moves once"
             },
         ),
         Item("figure", ("9",), "the CPU's part of DGEMM", note="a topology has no CPU that computes"),
