@@ -84,7 +84,8 @@ PAPER = Paper(
             ("routine", "devices"),
             {(name, gpus): {"percent": percent} for name, percent in EFFICIENCIES.items() for gpus in (2, 3)},
             {
-                "percent": "tasks of TRMM are block columns here and tiles in print; small N has few for three GPUs"
+                "percent": "tasks of TRMM are block columns here and tiles in print; "
+                "small N has few for three GPUs"
             },
         ),
         Item(
@@ -114,8 +115,8 @@ PAPER = Paper(
                 for library, megabytes in zip(("BLASX", "cuBLAS-XT"), both, strict=True)
             },
             {
-                "MB": "not known: neither why the paper's cache moved more, nor which tiles of DSYMM, DSYR2K and "
-                "DTRMM cuBLAS-XT moves once"
+                "MB": "not known: neither why the paper's cache moved more, "
+                "nor which tiles of DSYMM, DSYR2K and DTRMM cuBLAS-XT moves once"
             },
         ),
         Item("figure", ("9",), "the CPU's part of DGEMM", note="a topology has no CPU that computes"),
