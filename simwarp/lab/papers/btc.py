@@ -217,7 +217,7 @@ PAPER = Paper(
             "table",
             ("10",),
             "what barriers of the whole grid cost, in percent; without them the simulator finds a race",
-            {"sim": nets.study("sync", ("mlp",), 2), "cuda": nets.study("sync", NAMES, 8)},
+            {"sim": nets.study("sync", ("mlp",), 8, {"width": 16}), "cuda": nets.study("sync", NAMES, 8)},
             ("network", "images"),
             {(name, 8): {"percent": share} for name, share in SYNC.items()},
             {"percent": "a barrier takes about 4 us, the work between barriers a quarter of print's time"},
