@@ -26,6 +26,7 @@ from tensors import make
 from gpu.mttkrp import formats
 from reference.sparse import index_bytes
 from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, SparseTensor
+from simwarp.lab.papers.mm_csf import FIBERS
 
 FORMATS: dict[str, Callable[[Coo], SparseTensor]] = {
     **formats.FORMATS,
@@ -40,12 +41,6 @@ TARGETS = {
 }
 """MB of each tensor in the formats below."""
 WITH_TARGETS = ("coo", "csf-one", "csf-all", "f-coo", "hicoo", "mm-csf", "mm-csf-static")
-PAPER = {
-    "nell2": {"b-csf": (18, -5), "b-csf-one": (1, 96), "mm-csf": (1, 95)},
-    "fr_s": {"b-csf": (269, 0), "b-csf-one": (92, 66), "mm-csf": (45, 83)},
-    "darpa": {"b-csf": (29, -1), "b-csf-one": (0.28, 99), "mm-csf": (0.28, 99)},
-}
-"""Table 5: millions of fibers, and the percentage saved against SPLATT-ALL."""
 COMPARED = ("b-csf", "b-csf-one", "mm-csf")
 
 
@@ -74,8 +69,8 @@ def fiber_rows(name: str, fibers: dict[str, int]) -> Iterator[Row]:
     for label in COMPARED:
         params = {"splatt_all": fibers["csf-all"], "reduction": percent(fibers[label], fibers["csf-all"])}
         peers: dict[str, float] = {}
-        if name in PAPER:
-            millions, params["paper_reduction"] = PAPER[name][label]
+        if name in FIBERS:
+            millions, params["paper_reduction"] = FIBERS[name][label]
             peers[f"the paper's {name} (2019-11)"] = 1e6 * millions
         yield Row(f"fibers/{name}/{label}", params, "fibers", "lower", fibers[label], peers)
 

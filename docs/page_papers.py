@@ -12,86 +12,41 @@ from typing import Any
 import page_papers_machines
 from page_papers_machines import table
 
+from simwarp.lab.papers import bstc, btc, compare
+from simwarp.lab.papers.mm_csf import FIBERS, GFLOPS, MEBIBYTES, MILLISECONDS, MODE_BINS, NONZEROS, TABLE_6
+from simwarp.lab.papers.nets import SUBJECTS
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+MADE = RESULTS / "sim" / "papers"
 TENSOR_INFO = RESULTS / "tensors"
 """What ``simwarp tensor info FILE --json`` printed for the tensors of ``benchmarks/tensors.py``."""
+MADE_MARKER = re.compile(r"<!-- made (\S+) (\S+) -->")
+"""A paper, and the name of the file of an entry that ``simwarp paper`` made on the simulator."""
 PRINTED_MARKER = re.compile(r"<!-- printed (\S+) (.*?) -->")
 """A paper, and its figure or table."""
 
 LOOK_ALIKES = ("nell2", "darpa", "fr_s", "flick4d", "uber4d")
 """Ours: of the shape of the tensors of these names, with fewer nonzeros."""
-NONZEROS = {"nell2": 77e6, "darpa": 28e6, "fr_s": 140e6}
-"""Of the paper's tensors, table 4."""
-MODE_BINS = {
-    "nell2": ((46e3, 291e3, 5, 0), (16e6, 66e3, 0, 0)),
-    "darpa": ((54e3, 22e3, 164, 277), (28e6, 0, 0, 0)),
-    "fr_s": ((91e6, 28e3, 90, 59), (86e6, 30e3, 119, 105)),
-}
-"""Table 2: fibers of up to 100, 5,000 and 10,000 nonzeros and more, of the selected mode and of another."""
-FIBERS = {
-    "nell2": {"b-csf": (18, -5), "b-csf-one": (1, 96), "mm-csf": (1, 95)},
-    "darpa": {"b-csf": (29, -1), "b-csf-one": (0.28, 99), "mm-csf": (0.28, 99)},
-    "fr_s": {"b-csf": (269, 0), "b-csf-one": (92, 66), "mm-csf": (45, 83)},
-}
-"""Table 5: millions of fibers, and the percentage saved against SPLATT-ALL."""
-MILLISECONDS = {
-    "nell2": {"mm-csf": 29, "b-csf": 37, "b-csf-one": 37, "coo": 71},
-    "darpa": {"mm-csf": 25, "b-csf": 39, "b-csf-one": 29, "coo": 82},
-    "fr_s": {"mm-csf": 177, "b-csf": 199, "b-csf-one": 259},
-    "flick4d": {"mm-csf": 130, "b-csf": 176, "b-csf-one": 183},
-    "uber4d": {"mm-csf": 3.72, "b-csf": 2.6, "b-csf-one": 4.05},
-}
-"""Table 7: all modes one after another on a V100; flick4d is its flickr-4d."""
-GFLOPS = {"nell2": (763, 607), "darpa": (327, 209), "fr_s": (228, 203)}
-"""Table 6: MM-CSF and BCSF-ALL, with the operations of COO."""
-TABLE_6 = {
-    "nell2": ((58, 76), (45, 35), (4, 4)),
-    "darpa": ((35, 52), (28, 13), (12, 11)),
-    "fr_s": ((53, 84), (140, 102), (70, 73)),
-}
-"""Table 6: percent of occupancy, GiB of global loads and GiB of DRAM, of BCSF-ALL and MM-CSF."""
-MEBIBYTES = {
-    "csf-all": {"nell2": 1012, "darpa": 723, "fr_s": 4249},
-    "csf-one": {"nell2": 296, "darpa": 109, "fr_s": 1232},
-    "b-csf": {"nell2": 1019, "darpa": 726, "fr_s": 4250},
-    "coo": {"nell2": 880, "darpa": 325, "fr_s": 1601},
-    "hicoo": {"nell2": 250, "darpa": 200, "fr_s": 1566},
-    "f-coo": {"nell2": 1789, "darpa": 662, "fr_s": 3256},
-    "mm-csf": {"nell2": 303, "darpa": 112, "fr_s": 1051},
-}
-"""Table 8."""
 RANK = 32
 
-BTC_NETWORKS = {
-    "mlp": (1024, (0.070, 6.87e6), (0.057, 4.38e6), (0.053, 6.78e6)),
-    "vgg-cifar": (1024, (0.926, 2.09e4), (0.317, 4.69e4), (0.276, 5.06e4)),
-    "resnet14": (1024, (2.341, 7.86e3), (0.728, 2.06e4), (0.618, 2.24e4)),
-    "alexnet": (512, (2.017, 4.99e3), (1.878, 4.87e3), (1.862, 4.87e3)),
-    "vgg16": (512, (12.057, 8.83e2), (5.840, 1.62e3), (5.466, 1.76e3)),
-    "resnet18": (512, (3.233, 4.52e3), (1.538, 7.23e3), (1.438, 7.34e3)),
-}
-"""BTC, table 7: images of the throughput; milliseconds of 8 and images in a second of three schemes."""
-BTC_SYNC, BTC_FIRST_LAYER, BTC_RESIDUALS = 5.67, 35, 9.0
-"""BTC, of ResNet-18 in percent: table 10, figure 24, and the speed-up without residuals in figure 26."""
-CYCLES = {"row-by-column": 28, "row-by-row": 20, "column-by-row": 28, "column-by-column": 56}
-"""BSTC, section 5.1: thousands of cycles on a P100."""
 SIZES = (1024, 2048, 4096, 8192)
 CHANNELS = (128, 256, 512, 1024)
-NETWORKS = {
-    "mlp": (0.04, 0.04, 8.98e6),
-    "vgg-cifar": (0.833, 0.466, 5.78e4),
-    "alexnet": (1.576, 0.979, 4400),
-    "resnet14": (2.7, 1.027, 2.04e4),
-    "resnet18": (3.165, 1.906, 2880),
-    "vgg16": (None, 3.208, 312),
-}
-"""Tables 5, 7 and 9, a V100: milliseconds of SBNN-32-Fine and -64-Fine, images a second of the latter."""
 
 
 def filled(markdown: str) -> str:
     """Put the tables where a page of a paper asks for them."""
+    markdown = MADE_MARKER.sub(lambda found: made(found[1], found[2]), markdown)
     return PRINTED_MARKER.sub(lambda found: PRINTED[found[1], found[2]](), markdown)
+
+
+def made(name: str, slug: str) -> str:
+    """An entry that ``simwarp paper`` made on the simulator, as it prints it."""
+    facts = json.loads((MADE / name / f"{slug}.json").read_text())
+    of = compare.columns(facts["rows"])
+    rows = [[compare.cell(row, *column) for column in of] for row in facts["rows"]]
+    about = "; ".join(part for part in (facts["sizes"], facts["data"]) if part)
+    return f"{table(compare.heads(of), rows)}\n\n{about}."
 
 
 def _rows(name: str) -> dict[str, Any]:
@@ -265,11 +220,12 @@ def figure_10() -> str:
 def btc_table_7() -> str:
     """Latency of 8 images and throughput of the six networks, printed and ours."""
     of, lines = _rows("h200/networks.json"), list[list[str]]()
-    for name, (images, fine, btc, fsb) in BTC_NETWORKS.items():
+    for name, schemes in btc.RTX_2080_TI.items():
+        images, (*_, fine, bits, fsb) = SUBJECTS[name].many, schemes
         latency, rate = of[f"net/{name}/8"], of[f"net/{name}/{images}"]
         ours = (latency["ours"], rate["ours"])
         whole = (latency["peers"]['way="whole"'], rate["peers"]['way="whole"'])
-        pairs = (fine, btc, fsb, whole, ours)
+        pairs = (fine, bits, fsb, whole, ours)
         lines.append([name, *(f"{ms:.3g} ms, {_count(rate)}/s" for ms, rate in pairs)])
     header = ("network", "SBNN-64-Fine, RTX 2080 Ti", "BTC", "BTC-FMT", "ours in one launch, H200", "ours")
     return table(header, lines)
@@ -308,7 +264,8 @@ def btc_table_10() -> str:
     first = _study("breakdown")["rows"][0]["share"]
     ours = 1 - sync["without_barriers"] / sync["whole"], first, shortcut["A"] / shortcut["None"] - 1
     names = "barriers (table 10)", "the first layer (figure 24)", "residuals (figure 26)"
-    printed = f"{BTC_SYNC} %", f"over {BTC_FIRST_LAYER} %", f"{BTC_RESIDUALS} %"
+    sync_printed, residuals = btc.SYNC["resnet18"], btc.RESIDUALS["resnet18"]
+    printed = f"{sync_printed} %", f"over {btc.FIRST_LAYER['resnet18']:g} %", f"{residuals} %"
     lines = [[n, p, f"{100 * x:.1f} %"] for n, p, x in zip(names, printed, ours, strict=True)]
     return table(("of ResNet-18's time, 8 images", "printed, RTX 2080", "ours, H100"), lines)
 
@@ -322,7 +279,7 @@ def approaches() -> str:
     """Cycles of the four approaches, and the votes and shuffles of a step."""
     costs = import_module("simwarp.listings").approach_costs
     rows: list[list[str]] = []
-    for name, cycles in CYCLES.items():
+    for name, cycles in bstc.CYCLES.items():
         counted = costs(name, 32, 32, 32)
         numbers = (str(counted[what]) for what in ("votes", "shuffles", "loads", "stores"))
         rows.append([name, f"{cycles}K", *numbers])
@@ -353,7 +310,7 @@ def networks() -> str:
     """Latency and throughput of the networks."""
     rows = _rows("h200/networks.json")
     lines: list[list[str]] = []
-    for name, printed in NETWORKS.items():
+    for name, printed in _fine_networks().items():
         many = 1024 if f"net/{name}/1024" in rows else 512
         few, most = rows[f"net/{name}/8"], rows[f"net/{name}/{many}"]
         *latencies, rate = (
@@ -363,6 +320,15 @@ def networks() -> str:
         lines.append([name, *latencies, f"{few['ours']:.3f}", f"{whole:.3f}", rate, f"{most['ours']:,.0f}"])
     header = ("network", "SBNN-32-Fine, ms", "SBNN-64-Fine, ms", "ours, ms", "one launch, ms")
     return table((*header, "SBNN-64-Fine, images/s", "ours, images/s"), lines)
+
+
+def _fine_networks() -> dict[str, tuple[float | None, float, float]]:
+    """Milliseconds of SBNN-32-Fine and -64-Fine, and images a second of the latter, printed for a V100."""
+    found: dict[str, tuple[float | None, float, float]] = {
+        name.partition(",")[0]: (narrow[0], wide[0], wide[1])
+        for name, (_, narrow, _, wide) in bstc.V100.items()
+    }
+    return {**found, "vgg16": (None, *bstc.SINGLE["vgg16"])}
 
 
 def _count(number: float) -> str:

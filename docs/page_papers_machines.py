@@ -1,4 +1,4 @@
-"""Tables of the pages of BLASX and ooc_cuDNN: printed numbers beside those of simulated machines."""
+"""Tables of the page of BLASX: printed numbers beside those of simulated machines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import page_results
 
 MACHINES = page_results.SIMULATED
-FUSED_SHARE = 42
-"""Section 6.3 of ooc_cuDNN: the fused call's time, in percent of that of the three."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -23,11 +21,6 @@ def _rows(name: str, **of: Any) -> list[Mapping[str, Any]]:
     """The rows of a result of simulated machines whose fields are as given."""
     rows = json.loads((MACHINES / f"{name}.json").read_text())["rows"]
     return [row for row in rows if all(row[field] == value for field, value in of.items())]
-
-
-# --------------------------------------------------------------------------------------------------
-# ooc_cuDNN
-# --------------------------------------------------------------------------------------------------
 
 
 def ooc_table_2() -> str:
@@ -44,11 +37,6 @@ def ooc_table_2() -> str:
     return table(("layer", "X, GiB", "Y", "W", "all: ours, printed"), rows)
 
 
-def ooc_table_4() -> str:
-    """GFLOPS by planner."""
-    return page_results.outofcore_table(_rows("outofcore-p100"))
-
-
 def ooc_figure_6() -> str:
     """Milliseconds over the number of filters, simulated, and on an H200 once they are recorded."""
     shown = (8, 32, 40, 64, 72, 96, 128, 136, 256, 512, 1024)
@@ -62,58 +50,6 @@ def ooc_figure_6() -> str:
         [f"{count:,}", *(f"{1e3 * of[count]:.2f}" if count in of else "–" for of in times)] for count in shown
     ]
     return table(header, rows)
-
-
-def ooc_figure_9() -> str:
-    """GFLOPS by the number of channels, in core and out of core."""
-    rows = [
-        [
-            f"{row['channels']:,}",
-            f"{row['bytes'] / 1e9:.1f} GB",
-            "–" if row["in_core"] is None else f"{row['in_core'] / 1e9:.0f}",
-            f"{row['out_of_core'] / 1e9:.0f}",
-        ]
-        for row in _rows("outofcore-p100", figure="figure 9")
-    ]
-    return table(("channels and filters", "X, W and Y", "in core, GFLOPS", "out of core"), rows)
-
-
-def ooc_figure_10() -> str:
-    """Milliseconds of three calls and of the fused one, and its share of theirs."""
-    rows: list[list[str]] = []
-    for row in _rows("outofcore-fused"):
-        times = (f"{1e3 * seconds:.1f}" for seconds in row["busy"].values())
-        rows.append([row["case"], *times, f"{100 * row['share']['fused']:.0f} %, {FUSED_SHARE} %"])
-    header = ("problem", "convolution, ms", "bias", "activation", "fused", "of the three: ours, printed")
-    return table(header, rows)
-
-
-def ooc_figure_12() -> str:
-    """Rates and overheads of VGG16 by its batch, at the rate that the paper's reached in core."""
-    found = _rows("outofcore-p100", figure="figure 12")
-    slow = min(row["rate"] for row in found)
-    rows = [
-        [
-            f"{row['batch']:,}",
-            f"{row['bytes'] / 1e9:.1f} GB",
-            "–" if row["in_core"] is None else f"{row['in_core'] / 1e9:.0f}",
-            f"{row['out_of_core'] / 1e9:.0f}",
-            f"{100 * row['overhead']:.1f} %" + (", 10 to 13 %" if row["in_core"] is None else ""),
-        ]
-        for row in found
-        if row["rate"] == slow
-    ]
-    header = ("images", "maps", "in core, GFLOPS", "out of core", "overhead: ours, printed beyond 16 GB")
-    return table(header, rows)
-
-
-def ooc_figure_13() -> str:
-    """Milliseconds of copies and routines by layer, 1,024 images."""
-    rows = [
-        [row["layer"], *(f"{1e3 * row['busy'][kind]:,.0f}" for kind in ("in", "routine", "out"))]
-        for row in _rows("outofcore-p100", figure="figure 13")
-    ]
-    return table(("layer", "copies in, ms", "routines", "copies out"), rows)
 
 
 def ooc_figure_14() -> str:
@@ -135,25 +71,9 @@ def ooc_figure_14() -> str:
     return table(("maps", *names), rows)
 
 
-# --------------------------------------------------------------------------------------------------
-# BLASX
-# --------------------------------------------------------------------------------------------------
-
-
 def blasx_table_3() -> str:
     """Mean parallel efficiencies, in percent."""
     return page_results.efficiency_table(_rows("blas-everest"))
-
-
-def blasx_figure_5() -> str:
-    """TFLOP/s of the heap and of the driver's allocations, by N."""
-    found = json.loads((MACHINES / "blas-everest-allocation.json").read_text())
-    rates = {(row["n"], row["variant"]): row["rate"] / 1e12 for row in found["rows"]}
-    rows: list[list[str]] = []
-    for n in sorted({n for n, _ in rates}):
-        heap, native = rates[n, "paper"], rates[n, "native"]
-        rows.append([f"{n:,}", f"{heap:.2f}", f"{native:.2f}", f"{heap / native:.2f}"])
-    return table(("N", "heap, TFLOP/s", "driver's allocations", "ratio"), rows)
 
 
 def blasx_figure_7() -> str:
@@ -171,17 +91,6 @@ def blasx_figure_7() -> str:
         for routine in page_results.EFFICIENCIES
     ]
     return table(("routine", *(f"N = {n}: 1, 2, 3 GPUs" for n in ("4,096", "20,480", "36,864"))), rows)
-
-
-def blasx_figure_10() -> str:
-    """TFLOP/s by the tile."""
-    names = ("paper", "default", "no-cache")
-    rates = {(row["tile"], row["variant"]): row["rate"] / 1e12 for row in _rows("blas-everest-tiles")}
-    rows = [
-        [f"{tile:,}", *(f"{rates[tile, name]:.2f}" for name in names)]
-        for tile in sorted({tile for tile, _ in rates})
-    ]
-    return table(("tile", "the paper's policy, TFLOP/s", "default", "without cache"), rows)
 
 
 def blasx_table_1() -> str:
@@ -229,19 +138,12 @@ def blasx_table_6() -> str:
 
 PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("ooc-cudnn", "table 2"): ooc_table_2,
-    ("ooc-cudnn", "table 4"): ooc_table_4,
     ("ooc-cudnn", "figure 6"): ooc_figure_6,
-    ("ooc-cudnn", "figure 9"): ooc_figure_9,
-    ("ooc-cudnn", "figure 10"): ooc_figure_10,
-    ("ooc-cudnn", "figure 12"): ooc_figure_12,
-    ("ooc-cudnn", "figure 13"): ooc_figure_13,
     ("ooc-cudnn", "figure 14"): ooc_figure_14,
     ("blasx", "table I"): blasx_table_1,
     ("blasx", "table III"): blasx_table_3,
     ("blasx", "table VI"): blasx_table_6,
-    ("blasx", "figure 5"): blasx_figure_5,
     ("blasx", "figure 7"): blasx_figure_7,
     ("blasx", "figure 9"): blasx_figure_9,
-    ("blasx", "figure 10"): blasx_figure_10,
 }
 """The function of each table, by paper and by its name there."""

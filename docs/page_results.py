@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from simwarp.lab.papers.blasx import EFFICIENCIES
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | time of | unit | ours | peers | target | machine | date |\n" + "|---" * 8 + "|"
@@ -75,15 +77,6 @@ EFFICIENCY_MARKER = "<!-- blas efficiency -->"
 EFFICIENCY_HEADER = (
     "| routine | paper, BLASX | its policy, 2 GPUs | 3 GPUs | default, 2 GPUs | 3 GPUs |\n" + "|---" * 6 + "|"
 )
-EFFICIENCIES = {
-    "dgemm": "93.53",
-    "dsymm": "90.36",
-    "dsyrk": "85.54",
-    "dsyr2k": "85.54",
-    "dtrmm": "88.99",
-    "dtrsm": "81.58",
-}
-"""Those of BLASX in the paper's table III, in percent."""
 
 
 def filled(markdown: str) -> str:
@@ -92,7 +85,7 @@ def filled(markdown: str) -> str:
         elsewhere = {
             *DOOR_RESULTS,
             *(ROOT / "benchmarks" / "results").rglob("door-torch*.json"),
-            *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.glob("*.json")),
+            *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.rglob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
             *(ROOT / "benchmarks" / "results").rglob("latency*.json"),
             BOTH_RESULTS,

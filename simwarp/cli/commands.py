@@ -78,6 +78,12 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
             " training.",
         )
     },
+    "The papers": {
+        "paper": (
+            "paper.paper_command",
+            "Make figures and tables of the five papers: printed numbers beside ours, and why they differ.",
+        )
+    },
     "This installation": {
         "info": ("info.info_command", "List what is installed, and what can run here."),
         "cache": ("cache.cache_app", "Compiled kernels on disk."),

@@ -21,6 +21,7 @@ EXTRAS = {
     "cuda": ("cuda-core",),
     "gpu": ("pycuda", "cuda-core"),
     "net": ("safetensors", "pillow"),
+    "plots": ("matplotlib",),
     "test": ("pytest", "hypothesis"),
 }
 """The packages of each extra."""

@@ -10,6 +10,7 @@
 `bench`            products and convolutions of ±1 beside other libraries', in rounds of measurements
 `blas`             calls of level-3 BLAS on machines of several devices, traced and compared
 `outofcore`        out-of-core convolutions on simulated machines, and the paper's figures
+`papers`           the figures and tables of the five papers, and what these print
 `network_studies`  what each launch, barrier, shortcut, batch and scheme of a binarized network costs
 `summa_scaling`    a model of `gpu.blas3.summa` on many hosts
 `machines`         the machines that ``simwarp blas`` and ``simwarp ooc`` run on, by name

@@ -583,3 +583,25 @@ def test_a_new_network_layer_needs_a_class_an_answer_what_computes_it_and_a_draw
     report = tree.python("-m", "simwarp", "verify", "--case", "bnn-layers", "--inputs", "4", "--json")
     assert '"mismatches": 0' in report
     assert len(tree.touched) == 4
+
+
+def test_a_new_figure_of_a_paper_needs_an_entry(tree: Tree) -> None:
+    """The new figure counts the words of packed rows; one printed number is compared, with its reason."""
+    entries = "simwarp/lab/papers/bstc.py"
+    tree.append(
+        entries,
+        "\n\ndef _words(making):\n"
+        "    from simwarp.lab.papers.entries import Made\n\n"
+        "    making.progress(0, 1)\n"
+        "    return Made([{'word': word, 'words': -(-70 // word)} for word in (32, 64)], '70 bits')\n\n\n"
+        "_WORDS = Item('figure', ('99',), 'words', {'sim': _words}, ('word',), {(64,): {'words': 3.0}},"
+        " {'words': 'print counts the next one'})\n"
+        "PAPER = Paper(PAPER.name, PAPER.title, (*PAPER.items, _WORDS))\n",
+    )
+    command = ("-m", "simwarp", "paper", "bstc")
+    shown = tree.python(*command, "--figure", "99").splitlines()
+    assert shown[1] == "what the simulator makes of it: 70 bits"
+    assert shown[4].split() == ["64", "3", "2", "0.67"]
+    assert shown[5] == "words: more than 20 % from print; print counts the next one"
+    assert any(line.startswith("figure 99 ") for line in tree.python(*command).splitlines())
+    assert tree.touched == {entries}

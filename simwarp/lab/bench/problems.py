@@ -57,13 +57,17 @@ class Product:
         """Whether some rows of a result equal the expected product, rounded if they are floats."""
         return _agree(c[self._rows], self._dots)
 
+    def has_signs(self, bits: Any) -> bool:
+        """Whether some rows of bits are the signs of the product."""
+        return np.array_equal(bits[self._rows], self._dots >= 0)
+
     def ours(self, device: Any, meter: Any) -> Iterator[Case]:
         """Our calls: prepared operands to dot products and to bits, and real ones, packed each time."""
         a, b = gpu.prepare(self.a, "a", device=device), gpu.prepare(self.b, "b", device=device)
 
         def signs(bits: PackedBits) -> Any:
             whole = PackedBits(bits.words.download(), bits.shape, bits.layout, bits.word, bits.first)
-            return unpack(whole)[self._rows]
+            return unpack(whole)
 
         def call(left: Any, right: Any, **rule: Any) -> Any:
             return gpu.bmm(left, right, **rule)
@@ -73,7 +77,7 @@ class Product:
             self,
             call,
             ((a, b), real),
-            lambda bits: np.array_equal(signs(bits), self._dots >= 0),
+            lambda bits: self.has_signs(signs(bits)),
             device,
             meter,
         )
