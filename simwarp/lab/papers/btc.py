@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import simwarp
+from simwarp.lab.network_studies import Facts
 from simwarp.lab.papers import bits, nets
 from simwarp.lab.papers.bits import TURING
-from simwarp.lab.papers.entries import Item, Paper, Printed
+from simwarp.lab.papers.entries import Device, Item, Made, Maker, Making, Paper, Printed
+from simwarp.lab.probe.latency import latencies
 
 DESIGNS = ("btc1", "btc2", "btc3")
 BSTC = ("bmm32", "bmm64", "bmms32", "bmms64")
@@ -157,7 +160,27 @@ def _convolutions(numbers: tuple[str, ...], *, real: bool) -> Item:
     )
 
 
-_LATENCIES = "simwarp probe has the fragments of section 4; no command times these accesses and products"
+def _timed(figures: tuple[str, ...], maker: Maker, over: str, title: str) -> Item:
+    makers: dict[Device, Maker] = {"sim": maker, "cuda": maker}
+    keys = ("memory", "instruction", over) if over == "ldm" else ("accumulators", "instruction", over)
+    return Item("figure", figures, f"{title}; printed as curves", makers, keys)
+
+
+def _latencies(*figures: int) -> Maker:
+    """What one warp's accesses or products take: cycles on a GPU, what explains them on the simulator."""
+
+    def make(making: Making) -> Made:
+        rows, device = list[Facts](), making.device or simwarp.Device()
+        for done, figure in enumerate(figures):
+            making.progress(done, len(figures))
+            rows += [
+                {name: value for name, value in row.items() if not isinstance(value, list | dict)}
+                for row in latencies(device, figure)
+            ]
+        return Made(rows, "one warp alone")
+
+    return make
+
 
 PAPER = Paper(
     "btc",
@@ -165,10 +188,13 @@ PAPER = Paper(
     (
         Item("table", ("1",), "soft and hard tensor cores compared", note="words without measurements"),
         Item("figure", ("1",), "a subcore of Turing", note="a drawing"),
-        Item("figure", ("2", "3", "4", "5"), "latency of loads over their stride", note=_LATENCIES),
-        Item("figure", ("6", "7", "8", "9"), "latency of stores over their stride", note=_LATENCIES),
-        Item(
-            "figure", ("10", "11", "12", "13"), "latency of chained and of separate products", note=_LATENCIES
+        _timed(("2", "3", "4", "5"), _latencies(2, 3), "ldm", "latency of loads over their stride"),
+        _timed(("6", "7", "8", "9"), _latencies(6, 7), "ldm", "latency of stores over their stride"),
+        _timed(
+            ("10", "11", "12", "13"),
+            _latencies(10, 11),
+            "products",
+            "latency of chained and of separate products",
         ),
         Item(
             "figure",

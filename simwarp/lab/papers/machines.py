@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from simwarp.lab.blas.applications import APPLICATIONS, predicted
+from simwarp.lab.blas.cpu_parts import cpu_parts
+from simwarp.lab.blas.gemm_shares import gemm_shares
 from simwarp.lab.blas.report import run
 from simwarp.lab.blas.request import Request
 from simwarp.lab.blas.table import ROUTINES, Grid, measured
@@ -34,12 +37,13 @@ def blas(
     tiles: Sequence[int] = (1024,),
     variants: Sequence[str] = ("paper",),
     allocation: float = 0.0,
+    machine: str = EVEREST,
 ) -> Maker:
     """Calls of level-3 BLAS of the sizes, whose rows ``rows`` makes of those of ``simwarp blas bench``."""
 
     def make(making: Making) -> Made:
         device = "sim" if making.device is None else "cuda"
-        grid = Grid(EVEREST, routines, sizes, devices, tiles, variants, device, allocation)
+        grid = Grid(machine, routines, sizes, devices, tiles, variants, device, allocation)
         if grid not in making.kept:
             making.kept[grid] = measured(grid, making.progress)
         found = making.kept[grid]
@@ -84,6 +88,45 @@ def allocations(found: Sequence[Facts]) -> list[Facts]:
         }
         for n in sorted({n for n, _ in rate})
     ]
+
+
+def parts_of_cpu(found: Sequence[Facts]) -> list[Facts]:
+    """GFLOP/s that the host's cores add, by policy and N (figure 9)."""
+    return [
+        {
+            "policy": part["variant"],
+            "n": part["n"],
+            "without the CPU, GFLOP/s": part["without"] / 1e9,
+            "it adds": part["part"] / 1e9,
+        }
+        for part in cpu_parts(found)
+    ]
+
+
+def shares(making: Making) -> Made:
+    """Percent of the operations that are of GEMM, by routine and N (table I)."""
+    making.progress(0, 1)
+    rows = [
+        {"routine": row["routine"], "n": row["n"], "percent": 100 * row["share"]} for row in gemm_shares()
+    ]
+    return Made(rows, "counted from the plans, in tiles of 1,024")
+
+
+def applications(making: Making) -> Made:
+    """How much faster products of applications are on simulated GPUs than on their cores (table VI)."""
+    rows = list[Facts]()
+    for done, one in enumerate(APPLICATIONS):
+        making.progress(done, len(APPLICATIONS))
+        rows += [
+            {
+                "application": row["application"],
+                "dtype": row["dtype"],
+                "n": row["size"],
+                "speedup": row["speedup"],
+            }
+            for row in predicted([one])
+        ]
+    return Made(rows, "products alone, by the clock of the simulated machine that print has for each")
 
 
 def by_tile(found: Sequence[Facts]) -> list[Facts]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from simwarp.lab.machines import opened
 from simwarp.lab.network_studies import Facts
+from simwarp.lab.outofcore.filters import curve
 from simwarp.lab.outofcore.paper import PLANNERS, PROBLEMS, TABLE_4, VGG_RATE
-from simwarp.lab.papers.entries import Item, Paper
+from simwarp.lab.papers.entries import Item, Made, Making, Paper
 from simwarp.lab.papers.machines import ooc
 from simwarp.lab.papers.script import Cases, Script
 
@@ -15,6 +17,35 @@ GIGA = 1e9
 
 def _table_4(row: Facts) -> Facts:
     return {"case": row["case"], "planner": row["planner"], "GFLOPS": row["rate"] / GIGA}
+
+
+def _table_2(row: Facts) -> Facts:
+    sizes = {f"{tensor}, GiB": nbytes / 2**30 for tensor, nbytes in row["sizes"].items()}
+    return {"layer": row["layer"], **sizes, "all": row["bytes"] / 2**30}
+
+
+def _figure_6(row: Facts) -> Facts:
+    return {"filters": row["filters"], "ms": 1e3 * row["seconds"]}
+
+
+def _filters(making: Making) -> Made:
+    """Milliseconds of a GPU over the number of filters."""
+    making.progress(0, 1)
+    with opened("cuda", "P100") as on:
+        found = curve(on, (8, 64, 224, 224))
+    return Made([_figure_6(row) for row in found["rows"]], f"8 × 64 × 224 × 224, in steps of {found['step']}")
+
+
+def _figure_14(row: Facts) -> Facts:
+    return {"maps": row["case"], **{f"{name}, GFLOPS": rate / GIGA for name, rate in row["rates"].items()}}
+
+
+def _managed(cases: Cases) -> list[Facts]:
+    """GFLOP/s with managed memory on a GPU, and ours."""
+    return [
+        {"maps": case.removeprefix("managed/"), **row["peers"], "ours": row["ours"]}
+        for case, row in cases.items()
+    ]
 
 
 def _figure_9(row: Facts) -> Facts:
@@ -65,8 +96,9 @@ PAPER = Paper(
         Item(
             "table",
             ("2",),
-            "memory of VGG16 by layer",
-            note="no command lists it yet; its sum is in figure 12",
+            "GiB of the convolutions of VGG16, 1,024 images; printed as bars",
+            {"sim": ooc("table2", _table_2)},
+            ("layer",),
         ),
         Item("figure", ("1",), "a network", note="a drawing"),
         Item("figure", ("2",), "memory of VGG16 by layer", note="table 2 as bars"),
@@ -80,8 +112,9 @@ PAPER = Paper(
         Item(
             "figure",
             ("6",),
-            "time over filters",
-            note="the curve is that of a GPU, and has not been recorded",
+            "milliseconds over the number of filters; printed as a curve that rises at each 32",
+            {"sim": ooc("figure6", _figure_6), "cuda": _filters},
+            ("filters",),
         ),
         Item(
             "figure",
@@ -146,6 +179,20 @@ PAPER = Paper(
             {"sim": ooc("figure13", _figure_13)},
             ("layer",),
         ),
-        Item("figure", ("14",), "Unified Memory", note="simulated machines have no managed memory"),
+        Item(
+            "figure",
+            ("14",),
+            "GFLOPS with managed memory, by three ways, beside ours; print's text has least and most",
+            {
+                "sim": ooc("figure14", _figure_14),
+                "cuda": Script(
+                    "benchmarks/outofcore_managed.py",
+                    "h200/outofcore-managed.json",
+                    _managed,
+                    "one image, maps on the host before and after",
+                ),
+            },
+            ("maps",),
+        ),
     ),
 )
