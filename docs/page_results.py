@@ -88,6 +88,10 @@ def filled(markdown: str) -> str:
             *(path for of in (SIMULATED, STUDIES, TRACES) for path in of.rglob("*.json")),
             *(ROOT / "benchmarks" / "results").rglob("exec-*.json"),
             *(ROOT / "benchmarks" / "results").rglob("latency*.json"),
+            *(
+                ROOT / "benchmarks" / "results" / "h200" / f"{name}.json"
+                for name in ("outofcore-filters", "blas3-cpu")
+            ),
             BOTH_RESULTS,
             *(ROOT / "benchmarks" / "results" / "tensors").glob("*.json"),
         }
