@@ -29,6 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 verify: $(READY)
 	$(BIN)/simwarp verify --inputs 40 --inputs bmm=80 --inputs bmm-wgmma=20 --inputs bconv2d-wgmma=20 \
 	    --inputs bconv2d-groups=20 --inputs bconv2d-windows=10 --inputs bnn=15 --inputs bnn-layers=10 --inputs bnn-words=10 \
+	    --inputs bnn-whole-words=13 --inputs bnn-whole-fsb=8 \
 	    --inputs blas3=all --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/networks/recognise.py

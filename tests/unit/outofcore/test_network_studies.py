@@ -13,7 +13,7 @@ import gpu.bnn
 import gpu.bnn.network
 import simwarp
 from gpu.bnn.residuals import is_sum
-from reference import FormatError, NoGpuError, SchemeError, ShapeError, pack
+from reference import FormatError, NoGpuError, ShapeError, pack
 from reference.bnn import Dense, Network, Pixels, Threshold, mlp, resnet14, save
 from simwarp.cli import main
 from simwarp.draw.study import to_svg
@@ -480,11 +480,6 @@ def test_what_cannot_be_studied_is_refused(path, capsys, monkeypatch):
     assert refused(capsys, "breakdown", "mlp", "--width", "64") == (
         "no CUDA device can be used: none found\ngive --device sim to count what the simulator executes\n"
     )
-
-
-def test_a_chip_without_whole_networks_refuses_sync():
-    with pytest.raises(SchemeError, match='way="whole" on sm_75'):
-        studies.sync(small(), studies.Counter(simwarp.Device((7, 5))), 1, silent)
 
 
 def test_shortcuts_are_those_of_a_name(tmp_path, capsys, monkeypatch):

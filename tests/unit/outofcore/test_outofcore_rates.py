@@ -144,7 +144,7 @@ def test_a_measured_step_goes_into_the_rates(gpus, monkeypatch) -> None:
     assert again == after
     assert (before.filters_step, after.filters_step) == (1, 4)
     assert after.routine(1e6, filters=10) == pytest.approx(before.routine(1e6, filters=10))
-    assert after.routine(1e6, filters=5) > 1.5 * after.routine(1e6, filters=8)
+    assert after.routine(1e9, filters=5) > 1.5 * after.routine(1e9, filters=8)
     assert RatesFile(machine).read().routines
 
 

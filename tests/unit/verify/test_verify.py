@@ -152,11 +152,19 @@ def test_inputs_of_every_case_are_pinned():
         "Dense, Threshold, Dense, Threshold, Dense; "
         "bconv64 and bconv32 and bconv64 and btc1 and auto and bmm32",
         "3 images of Signs (5, 5, 133): Pool, Conv, Threshold, Flatten, Dense; bconv64 and bmms64",
+        "1 images of Signs (8, 2, 10): Conv, Threshold, Flatten, Dense; whole and bconv64 and bmm64, "
+        "blocks=2, threads=32",
+        "3 images of BitPlanes (7, 6, 4): Conv, Threshold, Flatten, Dense; whole and bconv32 and bmm32, "
+        "blocks=1, threads=32",
+        "3 images of BitPlanes (8, 8, 2): Conv, Threshold, Flatten, Dense; whole and btc2 and btc3, "
+        "blocks=1, threads=256",
+        "1 images of Signs (1, 2, 74): Flatten, Dense, Threshold, Dense, Threshold, Dense, Threshold, Dense; "
+        "whole and btc3 and btc3 and btc3 and btc3, blocks=None, threads=32",
         "sgemm trans_a=N trans_b=N, alpha 0.0, beta -1.0, a 1 x 18 F, b 18 x 1 C, c 1 x 1 F, tiles of 5, "
         "H200, 1 x the least budget",
         "sgemm trans_a=T trans_b=T, alpha -1.0, beta 0.75, a 1 x 4 C, b 8 x 1 C, c 4 x 8 C, tiles of 8, "
         "H200, 2 x the least budget, cache False, order fifo, steal False, streams 8, allocation native, "
-        "advance batch, addend first, station 3",
+        "advance batch, addend first, station 3, cpu True",
         "conv2d, x (2, 4, 4, 2), w (1, 4, 1, 1), stride (2, 3), padding SAME, dilation (2, 1), groups 1,"
         " layout NCHW, bias True, activation None, pieces of 1 images, all rows, 4 channels, 1 filters, "
         "5 x the least budget, exhaustive, depth 2, filters resident, no reuse, float16, Everest",
