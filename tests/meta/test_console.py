@@ -29,6 +29,7 @@ NOT_RUN = {
     r"python examples/": "tests of examples run them",
     r"simwarp (fuzz|verify|probe|bench|info|ooc (train|bench)|blas bench|net study)": "it takes many seconds",
     r"simwarp coverage": "tests of `coverage` list its forms, which takes seconds",
+    r"(\w+=\S+ )*LD_PRELOAD=": "tests of the library run R and Octave where they are installed",
     r"simwarp cache clear": "it deletes the reader's cache",
     r"pytest ": "tests of the plugin run such sessions",
 }
