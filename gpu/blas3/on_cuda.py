@@ -98,10 +98,9 @@ def _multiply_triangle(
         side *= 2
 
 
-def _add(
-    queue: Queue, prefix: str, alpha: complex, a: Tile, beta: complex, output: Tile, parts: int = 1
-) -> None:
-    """Queue ``alpha A + beta C``; ``parts=2`` treats complex tiles as twice as many real numbers."""
+def _add(queue: Queue, prefix: str, alpha: complex, a: Tile, beta: complex, output: Tile) -> None:
+    """Queue ``alpha A + beta C``: a copy with alpha 1 and beta 0."""
+    prefix, parts = _parts(prefix, alpha, beta)
     address, ld = queue.address(output), output.stride * parts
     queue.call(
         prefix,
@@ -121,6 +120,15 @@ def _add(
     )
 
 
+def _parts(prefix: str, *numbers: complex) -> tuple[str, int]:
+    """The letter and the count of the real numbers in an element, if only real numbers multiply it.
+
+    Otherwise 0 times a part that is infinite, or that BLAS does not read, would get into the other part.
+    """
+    is_real = not any(complex(number).imag for number in numbers)
+    return (_REAL[prefix], 2) if prefix in "cz" and is_real else (prefix, 1)
+
+
 def _make_diagonal_real(queue: Queue, output: Tile) -> None:
     """Set the imaginary parts of a tile's diagonal to 0."""
     item = output.dtype.itemsize
@@ -132,27 +140,24 @@ def _scale(queue: Queue, prefix: str, kernel: Kernel, output: Tile) -> None:
     """Queue ``beta C``; if the routine writes one triangle, only in that triangle.
 
     Each call does what cuBLAS documents: an update with K = 0 or alpha = 0 is not, so triangles are scaled
-    column by column. A real beta multiplies real numbers, two for each complex one: otherwise 0 times a part
-    that is infinite, or that BLAS does not read, would get into the other part.
+    column by column.
     """
     (rows, columns), item = output.shape, output.dtype.itemsize
     place = Place(queue.address(output), output.stride * item)
-    parts = 1
-    if output.dtype.kind == "c" and not complex(kernel.beta).imag:
-        prefix, parts = _REAL[prefix], 2
     row = ROWS[kernel.name]
     if not row.is_triangle:
         if kernel.beta == 0:
             queue.clear(place, rows * item, columns)
         else:
-            _add(queue, prefix, kernel.beta, output, 0, output, parts)
+            _add(queue, prefix, kernel.beta, output, 0, output)
         return
+    scaled, parts = _parts(prefix, kernel.beta)
     for column in range(columns):
         first, count = (0, column + 1) if kernel.uplo == "U" else (column, rows - column)
         start = place.address + column * place.pitch + first * item
         if kernel.beta == 0:
             queue.clear(Place(start, place.pitch), count * item, 1)
         elif kernel.beta != 1:
-            queue.call(prefix, "scal", n=count * parts, alpha=scalar(prefix, kernel.beta), x=start, incx=1)
+            queue.call(scaled, "scal", n=count * parts, alpha=scalar(scaled, kernel.beta), x=start, incx=1)
     if row.hermitian:
         _make_diagonal_real(queue, output)
