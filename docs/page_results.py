@@ -93,6 +93,7 @@ def filled(markdown: str) -> str:
                 for name in ("outofcore-filters", "blas3-cpu")
             ),
             BOTH_RESULTS,
+            *(ROOT / "benchmarks" / "results" / "h200" / "papers").rglob("*.json"),
             *(ROOT / "benchmarks" / "results" / "tensors").glob("*.json"),
         }
         paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - elsewhere)

@@ -57,6 +57,8 @@ class Item:
         The columns that name a row; ``printed`` has them as its keys.
     reasons : mapping of str to str
         Column → why our number differs by more than a fifth from the printed one.
+    reasons_on_gpu : mapping of str to str
+        The same of times on a GPU, where counts of the simulator differ for another reason.
     """
 
     kind: Kind
@@ -66,7 +68,18 @@ class Item:
     keys: tuple[str, ...] = ()
     printed: Printed = field(default_factory=dict[tuple[Any, ...], Numbers])
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    reasons_on_gpu: Mapping[str, str] = field(default_factory=dict[str, str])
     note: str = ""
+
+    def reason(self, column: str, device: Device) -> str:
+        """Why a column differs from print on a device; empty if no reason is known.
+
+        >>> item = Item("table", ("1",), "x", reasons={"ms": "counts"}, reasons_on_gpu={"ms": "the chip"})
+        >>> item.reason("ms", "sim"), item.reason("ms", "cuda"), item.reason("GB", "cuda")
+        ('counts', 'the chip', '')
+        """
+        found = {**self.reasons, **self.reasons_on_gpu} if device == "cuda" else self.reasons
+        return found.get(column, "")
 
     @property
     def name(self) -> str:

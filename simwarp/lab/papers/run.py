@@ -62,7 +62,7 @@ def made(
             "meta": {**about, "date": datetime.now(UTC).date().isoformat(), **seconds},
             "sizes": found.sizes,
             "data": found.data,
-            "reasons": {name: item.reasons.get(name, "") for name in differences(rows)},
+            "reasons": {name: item.reason(name, device) for name in differences(rows)},
             "rows": rows,
         }
         if path is not None:
