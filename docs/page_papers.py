@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import page_papers_machines
+import page_papers_made
 from page_papers_machines import table
 
-from simwarp.lab.papers import bstc, btc, compare
+from simwarp.lab.papers import bstc, btc
 from simwarp.lab.papers.mm_csf import FIBERS, GFLOPS, MEBIBYTES, MILLISECONDS, MODE_BINS, NONZEROS, TABLE_6
 from simwarp.lab.papers.nets import SUBJECTS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-MADE = RESULTS / "sim" / "papers"
 TENSOR_INFO = RESULTS / "tensors"
 """What ``simwarp tensor info FILE --json`` printed for the tensors of ``benchmarks/tensors.py``."""
-MADE_MARKER = re.compile(r"<!-- made (\S+) (\S+) -->")
-"""A paper, and the name of the file of an entry that ``simwarp paper`` made on the simulator."""
 PRINTED_MARKER = re.compile(r"<!-- printed (\S+) (.*?) -->")
 """A paper, and its figure or table."""
 
@@ -36,17 +34,8 @@ CHANNELS = (128, 256, 512, 1024)
 
 def filled(markdown: str) -> str:
     """Put the tables where a page of a paper asks for them."""
-    markdown = MADE_MARKER.sub(lambda found: made(found[1], found[2]), markdown)
-    return PRINTED_MARKER.sub(lambda found: PRINTED[found[1], found[2]](), markdown)
-
-
-def made(name: str, slug: str) -> str:
-    """An entry that ``simwarp paper`` made on the simulator, as it prints it."""
-    facts = json.loads((MADE / name / f"{slug}.json").read_text())
-    of = compare.columns(facts["rows"])
-    rows = [[compare.cell(row, *column) for column in of] for row in facts["rows"]]
-    about = "; ".join(part for part in (facts["sizes"], facts["data"]) if part)
-    return f"{table(compare.heads(of), rows)}\n\n{about}."
+    markdown = PRINTED_MARKER.sub(lambda found: PRINTED[found[1], found[2]](), markdown)
+    return page_papers_made.filled(markdown)
 
 
 def _rows(name: str) -> dict[str, Any]:
@@ -257,22 +246,26 @@ def btc_figure_20() -> str:
     return table(("C = O", "`bconv64`", "`btc1`", "`btc2`", "cuDNN, float16"), lines)
 
 
-def btc_table_10() -> str:
-    """What barriers, the first layer and the residuals of ResNet-18 cost, printed and ours."""
-    sync = {row["images"]: row for row in _study("sync")["rows"]}[8]
-    shortcut = {row["shortcut"]: row["seconds"] for row in _study("shortcut")["rows"]}
-    first = _study("breakdown")["rows"][0]["share"]
-    ours = 1 - sync["without_barriers"] / sync["whole"], first, shortcut["A"] / shortcut["None"] - 1
-    names = "barriers (table 10)", "the first layer (figure 24)", "residuals (figure 26)"
-    sync_printed, residuals = btc.SYNC["resnet18"], btc.RESIDUALS["resnet18"]
-    printed = f"{sync_printed} %", f"over {btc.FIRST_LAYER['resnet18']:g} %", f"{residuals} %"
-    lines = [[n, p, f"{100 * x:.1f} %"] for n, p, x in zip(names, printed, ours, strict=True)]
-    return table(("of ResNet-18's time, 8 images", "printed, RTX 2080", "ours, H100"), lines)
-
-
-def _study(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / "h100" / "studies" / f"{name}-resnet18.json").read_text())
-    return found
+def btc_figure_24() -> str:
+    """The first layer's share of each network's time, the longest other part's, and the answer's."""
+    facts = json.loads((RESULTS / "h200" / "papers" / "btc" / "figure-24.json").read_text())
+    networks: dict[str, dict[str, float]] = {}
+    for row in facts["rows"]:
+        networks.setdefault(row["network"], {})[row["part"]] = row["percent"]
+    lines: list[list[str]] = []
+    for name, parts in networks.items():
+        printed = f"{btc.FIRST_LAYER[name]:g} %" if name in btc.FIRST_LAYER else "–"
+        first, answer = parts.pop("first layer"), parts.pop("answer", None)
+        shown = "–" if answer is None else f"{answer:.1f} %"
+        lines.append([name, printed, f"{first:.1f} %", f"{max(parts.values()):.1f} %", shown])
+    header = (
+        "of the network's time, 8 images",
+        "first layer: printed",
+        "H200",
+        "longest other part",
+        "answer",
+    )
+    return table(header, lines)
 
 
 def approaches() -> str:
@@ -342,7 +335,7 @@ PRINTED: dict[tuple[str, str], Callable[[], str]] = {
     ("btc", "table 7"): btc_table_7,
     ("btc", "figure 16"): btc_figure_16,
     ("btc", "figure 20"): btc_figure_20,
-    ("btc", "table 10"): btc_table_10,
+    ("btc", "figure 24"): btc_figure_24,
     ("mm-csf", "table 2"): table_2,
     ("mm-csf", "table 3"): table_3,
     ("mm-csf", "table 5"): table_5,

@@ -150,3 +150,19 @@ def test_a_page_shows_a_committed_entry_as_the_command_does() -> None:
     assert lines[2].startswith("| host and GPU | 6.54 | 6.54 | 1.00 |")
     with pytest.raises(FileNotFoundError):
         page_module("page_papers").filled("<!-- made blasx table-9 -->")
+
+
+def test_a_page_shows_what_a_gpu_made_curves_and_single_numbers() -> None:
+    filled = page_module("page_papers").filled
+    table = filled("<!-- made btc figure-10-11-12-13 cuda: cycles over products -->").splitlines()
+    assert table[0].startswith("| instruction | accumulators | products = 1 | products = 2 |")
+    assert table[2].startswith(
+        "| wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 | same | 44 |"
+    )
+    assert len(table) == 8
+    assert table[-1].startswith("one warp alone; NVIDIA H200, 2026-11-30, commit 3f6f84f")
+    one = "bstc table-5 cuda: ms of mlp; SBNN-64"
+    assert filled(f"<!-- cell {one} -->, <!-- cell {one} over mlp; SBNN-32 -->") == "0.137, 2.35"
+    for missing in ("made btc figure-25 cuda: us over images", "cell bstc table-5 cuda: ms of mlp; BTC"):
+        with pytest.raises(LookupError, match="and a page shows"):
+            filled(f"<!-- {missing} -->")
