@@ -43,14 +43,15 @@ class CpuWorker:
         buffer = np.empty(block.shape, home.dtype, order="F")
         for holder in run.directory.write(block, HOST):
             run.workers[holder].cache.drop(block)
+        steps = tuple(output.steps)
         operations = [
             CpuRoutine(
                 step.kernel,
                 tuple(map(run.host, step.reads)),
                 buffer,
-                loaded=home if step is output.steps[0] and output.is_loaded else None,
-                stored=home if step is output.steps[-1] else None,
+                loaded=home if step is steps[0] and output.is_loaded else None,
+                stored=home if step is steps[-1] else None,
             )
-            for step in output.steps
+            for step in steps
         ]
         return [*map(run.machine.compute, operations)][-1]

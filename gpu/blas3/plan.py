@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpu.blas3.blocks import Block
+from gpu.blas3.operands import Tiles, tiles_read
 from gpu.blas3.options import Options
-from gpu.blas3.problem import Problem
+from gpu.blas3.problem import Problem, Shape
 from gpu.blas3.queue_order import in_squares
 from gpu.blas3.routines import operations_of
 from gpu.blas3.taskizer import taskize
-from gpu.blas3.tasks import Output, Task
+from gpu.blas3.tasks import Kernel, Task
 from gpu.host_memory import shown
 from reference.errors import LaunchError, ShapeError
 from reference.values import shortened
@@ -67,21 +68,29 @@ class Plan:
     streams: int
 
     @cached_property
-    def _reads(self) -> set[Block]:
-        """The distinct blocks that the steps of all tasks read."""
-        return {block for task in self.tasks for block in task.reads()}
+    def _kinds(self) -> list[tuple[Task, int]]:
+        """A task of each kind, and the number of its kind: their steps differ only in where tiles lie."""
+        numbers = dict[tuple[Shape, Kernel], int]()
+        tasks = dict[tuple[Shape, Kernel], Task]()
+        for task in self.tasks:
+            kind = task.outputs[0].block.shape, task.outputs[0].first
+            numbers[kind] = numbers.get(kind, 0) + 1
+            tasks.setdefault(kind, task)
+        return [(task, numbers[kind]) for kind, task in tasks.items()]
 
     @cached_property
     def segment(self) -> int:
         """The bytes of the largest tile, rounded up."""
-        blocks = [*self._reads, *(output.block for output in self._outputs())]
-        most = max(map(self._nbytes, blocks), default=0)
+        most = 0
+        for task, _ in self._kinds:
+            blocks = (*task.reads(), *(output.block for output in task.outputs))
+            most = max(most, *map(self._nbytes, blocks))
         return -(-most // ALIGNMENT) * ALIGNMENT
 
     @cached_property
     def needed(self) -> int:
         """The least budget of a device: an output and one step's operands for each stream."""
-        steps = (step for task in self.tasks for _, step in task.steps())
+        steps = (step for task, _ in self._kinds for _, step in task.steps())
         operands = max((len(step.reads) for step in steps), default=0)
         return self.segment * self.streams * (1 + operands)
 
@@ -89,10 +98,10 @@ class Plan:
     def gemm_share(self) -> float:
         """The share of products beside the diagonal in the operations of all steps, 0 to 1 (table I)."""
         of_gemm = of_all = 0.0
-        for output in self._outputs():
-            for step in output.steps:
+        for task, number in self._kinds:
+            for output, step in task.steps():
                 shapes = [block.shape for block in step.reads]
-                count = operations_of(step.kernel, shapes, output.block.shape, self.problem.dtype)
+                count = number * operations_of(step.kernel, shapes, output.block.shape, self.problem.dtype)
                 of_all += count
                 of_gemm += count * (step.kernel.name == "gemm" and bool(shapes))
         return of_gemm / of_all if of_all else 0.0
@@ -100,17 +109,21 @@ class Plan:
     @property
     def bytes_least(self) -> int:
         """Bytes between host and devices if each block is moved once in each direction."""
-        loaded = {output.block for output in self._outputs() if output.is_loaded}
-        written = sum(self._nbytes(output.block) for output in self._outputs())
-        return written + sum(map(self._nbytes, self._reads | loaded))
+        moved = self._operands.elements * self.problem.dtype.itemsize
+        for task, number in self._kinds:
+            for output in task.outputs:
+                is_read = output.is_loaded or output.reads_itself
+                moved += number * self._nbytes(output.block) * (1 + is_read)
+        return moved
 
     @property
     def bytes_without_reuse(self) -> int:
         """Bytes copied between host and devices if every use of a block copies it."""
         moved = 0
-        for task in self.tasks:
-            moved += sum(map(self._nbytes, task.reads()))
-            moved += sum(self._nbytes(output.block) * (1 + output.is_loaded) for output in task.outputs)
+        for task, number in self._kinds:
+            moved += number * sum(map(self._nbytes, task.reads()))
+            for output in task.outputs:
+                moved += number * self._nbytes(output.block) * (1 + output.is_loaded)
         return moved
 
     def pool(self, device: int) -> int:
@@ -118,12 +131,16 @@ class Plan:
 
         Without a cache a block may be there several times, for all steps that are queued.
         """
-        everything = self.segment * (len(self._reads) + sum(1 for _ in self._outputs()))
-        return min(self.budgets[device], max(everything, 4 * self.needed))
+        tiles = self._operands.number
+        for task, number in self._kinds:
+            for output in task.outputs:
+                tiles += number * (1 + (output.is_reused or output.reads_itself))
+        return min(self.budgets[device], max(self.segment * tiles, 4 * self.needed))
 
-    def _outputs(self) -> Iterator[Output]:
-        """The output tiles of all tasks."""
-        return (output for task in self.tasks for output in task.outputs)
+    @property
+    def _operands(self) -> Tiles:
+        """The tiles that the tasks only read, each once."""
+        return tiles_read(self.problem, self.tile) if self.tasks else Tiles(0, 0)
 
     def _nbytes(self, block: Block) -> int:
         """The size of a block in bytes."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
+from gpu.blas3.blocks import Block
 from gpu.blas3.tasks import Task
 
 
@@ -15,6 +17,11 @@ class Slot:
 
     task: Task
     priority: float = 0.0
+
+    @cached_property
+    def reads(self) -> tuple[Block, ...]:
+        """The input blocks of the task's steps, which are made once while it waits."""
+        return tuple(self.task.reads())
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -60,10 +67,10 @@ class Stations:
         victim.remove(slot)
         return slot
 
-    def refresh(self, device: int, priority: Callable[[Task], float]) -> None:
+    def refresh(self, device: int, priority: Callable[[Slot], float]) -> None:
         """Compute the priorities of all tasks of a station again."""
         for slot in self._stations[device]:
-            slot.priority = priority(slot.task)
+            slot.priority = priority(slot)
 
     def take(self, device: int, count: int) -> list[Task]:
         """Take up to ``count`` tasks of the highest priority from a device's reservation station."""

@@ -7,7 +7,7 @@ host's matrices. Each sum is computed by one device in one order, so results do 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpu.blas3.blocks import Block
@@ -35,7 +35,7 @@ class Kernel:
         return self.beta != 0 or self.name == "trsm" or (row is not None and row.is_triangle)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Step:
     """One BLAS kernel applied to an output tile."""
 
@@ -43,21 +43,44 @@ class Step:
     reads: tuple[Block, ...] = ()  # A, or A and B
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a tile, made anew at each iteration: a plan has millions, and holds none."""
+
+    make: Callable[[], Iterator[Step]]
+
+    def __iter__(self) -> Iterator[Step]:
+        return self.make()
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """A tile of the result, and the steps that compute it."""
 
     block: Block
-    steps: tuple[Step, ...]
+    steps: Steps | tuple[Step, ...]
     is_reused: bool = False  # whether later tiles of the task read the finished one
+
+    @property
+    def first(self) -> Kernel:
+        """The kernel of the first step."""
+        return next(iter(self.steps)).kernel
 
     @property
     def is_loaded(self) -> bool:
         """True if the output tile's old values are copied in, since the first step reads them."""
-        return self.steps[0].kernel.updates
+        return self.first.updates
+
+    @property
+    def reads_itself(self) -> bool:
+        """True if the output tile's old values are an operand of a step."""
+        return any(self.block in step.reads for step in self.steps)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """The outputs that one device computes one after another."""
 

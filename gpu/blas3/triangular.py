@@ -8,10 +8,11 @@ tiles are computed in an order that is safe in place.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from gpu.blas3.blocks import Block, Span, spans, stored
 from gpu.blas3.problem import Problem, Trans
-from gpu.blas3.tasks import Kernel, Output, Step
+from gpu.blas3.tasks import Kernel, Output, Step, Steps
 
 
 def tasks_of(problem: Problem, tile: int, width: int) -> Iterator[tuple[Output, ...]]:
@@ -43,22 +44,31 @@ def _products(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Outp
     """``alpha (op(A)[i,i] B[i,j] + Σ op(A)[i,k] B[k,j])``, beginning with tiles that no other tile reads."""
     order = along if reads_later(problem) else along[::-1]
     for i in order:
-        steps = [_diagonal(problem, "trmm", problem.alpha, i, (_block(problem, i, panel),))]
-        for k in _needed(problem, i, along):
-            steps.append(_product(problem, problem.alpha, 1.0, i, k, panel))
-        yield Output(_block(problem, i, panel), tuple(steps))
+        yield Output(_block(problem, i, panel), Steps(partial(_multiplied, problem, i, panel, along)))
+
+
+def _multiplied(problem: Problem, i: Span, panel: Span, along: list[Span]) -> Iterator[Step]:
+    """The steps of a product's tile: first the diagonal one, which reads the tile's old values."""
+    yield _diagonal(problem, "trmm", problem.alpha, i, (_block(problem, i, panel),))
+    for k in _needed(problem, i, along):
+        yield _product(problem, problem.alpha, 1.0, i, k, panel)
 
 
 def _solutions(problem: Problem, panel: Span, along: list[Span]) -> Iterator[Output]:
     """``op(A)[i,i]⁻¹ (alpha B[i,j] - Σ op(A)[i,k] X[k,j])``, beginning with tiles that read no other tile."""
     order = along[::-1] if reads_later(problem) else along
     for i in order:
-        needed = _needed(problem, i, along)
-        steps = [
-            _product(problem, -1.0, problem.alpha if k == needed[0] else 1.0, i, k, panel) for k in needed
-        ]
-        steps.append(_diagonal(problem, "trsm", 1.0 if needed else problem.alpha, i, ()))
-        yield Output(_block(problem, i, panel), tuple(steps), is_reused=i != order[-1])
+        steps = Steps(partial(_solved, problem, i, panel, along))
+        yield Output(_block(problem, i, panel), steps, is_reused=i != order[-1])
+
+
+def _solved(problem: Problem, i: Span, panel: Span, along: list[Span]) -> Iterator[Step]:
+    """The steps of a solution's tile: last the diagonal one."""
+    scale = problem.alpha
+    for k in _needed(problem, i, along):
+        yield _product(problem, -1.0, scale, i, k, panel)
+        scale = 1.0
+    yield _diagonal(problem, "trsm", scale, i, ())
 
 
 def _needed(problem: Problem, i: Span, along: list[Span]) -> list[Span]:

@@ -11,6 +11,7 @@ from gpu.blas3.blocks import Block
 from gpu.blas3.cache import Entry, TileCache
 from gpu.blas3.pools import Pool
 from gpu.blas3.routines import TileRoutine
+from gpu.blas3.stations import Slot
 from gpu.blas3.statistics import DeviceStatistics
 from gpu.blas3.tasks import Kernel, Output, Step, Task
 from gpu.machine import Event, Stream, Tile
@@ -167,11 +168,11 @@ class DeviceWorker:
         self.statistics.tasks += len(tasks)
         return tasks
 
-    def _priority(self, task: Task) -> float:
+    def _priority(self, slot: Slot) -> float:
         """The mean over the task's reads: 2 for a tile that is here, 1 at a peer (equation 3)."""
         worth = [
             2 if block in self.cache else int(self._run.is_at_peer(block, self.device))
-            for block in task.reads()
+            for block in slot.reads
         ]
         return sum(worth) / max(len(worth), 1)
 
@@ -193,7 +194,7 @@ class DeviceWorker:
         operands = tuple(entry.place.tile for entry in held)
         self._machine.launch(lane.stream, TileRoutine(step.kernel, operands, lane.buffer))
         pending = Pending(self._machine.record(lane.stream), held, [], [])
-        if step is output.steps[-1]:
+        if not lane.steps or lane.steps[0][0] is not output:
             self._write_back(lane, output, pending)
         self._pending.append(pending)
         lane.queued.append(pending.end)

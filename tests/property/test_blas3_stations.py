@@ -43,7 +43,7 @@ class StationsMachine(RuleBasedStateMachine):
     def refresh(self, device: int, data: st.DataObject) -> None:
         for task in self.stations.waiting(device):
             self.priorities[task.number] = data.draw(st.sampled_from([0.0, 0.5, 1.0]))
-        self.stations.refresh(device, lambda task: self.priorities[task.number])
+        self.stations.refresh(device, lambda slot: self.priorities[slot.task.number])
 
     @rule(device=DEVICES, count=st.integers(1, 5))
     def take(self, device: int, count: int) -> None:

@@ -13,12 +13,15 @@ from itertools import accumulate, product
 from typing import NamedTuple, TypeAlias, get_args
 
 from gpu.outofcore.networks.cuts import Cuts
-from gpu.outofcore.networks.phases import Cut, Key, Phase
+from gpu.outofcore.networks.engines import kind_of
+from gpu.outofcore.networks.phases import ITEM, Cut, Key, Phase
 from gpu.outofcore.networks.plan import Life, Result, Segment, TrainingPlan, merged, takers
 from gpu.outofcore.workspace import aligned
 
 LEAST_GAIN = 2e-4
 TRIES, KICKS = 4, 12
+FEW, SOME = 8, 4
+"""Of segments with more than a few inner activations a round changes some in each order."""
 ROUNDS = (2, 1 << 10)
 """The most changes of a round, for two searches: neither finds the best plan of every network."""
 RESULTS: tuple[Result, ...] = get_args(Result)
@@ -218,15 +221,15 @@ def _changes(plan: TrainingPlan) -> Iterator[Change]:
     """All single changes: keep a result or gradient on the device, on the host, or not at all."""
     places = False, True
     for index, segment in enumerate(plan.segments):
-        last, inner = segment.last, plan.inner(segment)
-        for tensor in inner:
+        last = segment.last
+        for tensor in _promising(plan, segment):
             if tensor < last:
                 with_it = replace(segment, kept=segment.kept | {tensor})
                 yield index, replace(segment, kept=segment.kept - {tensor}), ((Key("x", tensor), False),)
                 yield from ((index, with_it, ((Key("x", tensor), is_there),)) for is_there in places)
         if last == len(plan.network.stages):
             continue
-        for result, is_kept, x, r in product(RESULTS, {False, last in inner}, places, places):
+        for result, is_kept, x, r in product(RESULTS, {False, last in plan.inner(segment)}, places, places):
             if (x and result == "again") or (r and (result == "kept" or not is_kept)):
                 continue
             kept = segment.kept | {last} if is_kept else segment.kept - {last}
@@ -236,3 +239,27 @@ def _changes(plan: TrainingPlan) -> Iterator[Change]:
             old, new = Key("g", plan.top(index)), Key("g", above)
             if not is_there or new not in plan.results:  # the host writes the gradient of the result
                 yield index, replace(segment, above=above), ((old, False), (new, is_there))
+
+
+def _promising(plan: TrainingPlan, segment: Segment) -> list[int]:
+    """The inner activations of a segment whose change may pay: all of a few, or the first in three orders.
+
+    All take memory for as long. So the next to keep is one whose computing takes the longest for a byte,
+    the next to give up one that takes the shortest, and the next to move to the device one with many bytes.
+    """
+    inner = plan.inner(segment)
+    if len(inner) <= FEW:
+        return [*inner]
+    order = sorted(inner, key=lambda tensor: seconds_for_a_byte(plan, tensor), reverse=True)
+    kept = [tensor for tensor in order if tensor in segment.kept]
+    on_host = [tensor for tensor in kept if Key("x", tensor) not in plan.on_device]
+    largest = sorted(on_host, key=lambda tensor: plan.nbytes(Key("x", tensor)), reverse=True)
+    fresh = [tensor for tensor in order if tensor not in segment.kept]
+    return sorted({*fresh[:SOME], *kept[-SOME:], *largest[:SOME]})
+
+
+def seconds_for_a_byte(plan: TrainingPlan, tensor: int) -> float:
+    """The seconds that computing an activation again takes, for each of its bytes."""
+    stage, shape = plan.network.stages[tensor - 1], plan.network.shape(tensor)
+    rate = plan.rates.of(kind_of(stage, "forward"))[1]
+    return stage.operations(1, shape[1]) / rate / (ITEM * math.prod(shape))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
-from gpu.outofcore.networks.changes import Improvement
+from gpu.outofcore.networks.changes import Improvement, seconds_for_a_byte
 from gpu.outofcore.networks.cuts import Cuts
 from gpu.outofcore.networks.engines import Engines
 from gpu.outofcore.networks.layers import Network
@@ -144,22 +145,24 @@ class _Search:
         return replace(self._plan, segments=(*before, segment, *after)), len(before)
 
     def _keeping(self, segment: Segment, inner: frozenset[int]) -> frozenset[int]:
-        """The best activations to keep in a segment cut slightly finer, found by single changes."""
-        fine = replace(segment, forward=_finer(segment.forward), backward=_finer(segment.backward))
+        """The best activations to keep in a segment cut slightly finer: those that pay most for a byte.
 
-        def seconds(kept: frozenset[int]) -> float:
-            plan, index = self._alone(replace(fine, kept=kept))
+        How many is found by steps that are halved: the time of one phase falls, that of the other rises.
+        """
+        fine = replace(segment, forward=_finer(segment.forward), backward=_finer(segment.backward))
+        order = sorted(inner, key=lambda tensor: seconds_for_a_byte(self._plan, tensor), reverse=True)
+
+        @cache
+        def seconds(count: int) -> float:
+            plan, index = self._alone(replace(fine, kept=frozenset(order[:count])))
             return sum(plan.phase_seconds(plan.phase(index, is_forward=one)) for one in (True, False))
 
-        best = seconds(fine.kept)
-        while True:
-            found, kept = min(
-                ((seconds(fine.kept ^ {tensor}), fine.kept ^ {tensor}) for tensor in inner),
-                key=lambda one: one[0],
-            )
-            if found >= best:
-                return fine.kept
-            best, fine = found, replace(fine, kept=kept)
+        best = min((0, len(order)), key=seconds)
+        step = 1 << (len(order) - 1).bit_length()
+        while step := step // 2:
+            near = (best, best - step, best + step)
+            best = min((one for one in near if 0 <= one <= len(order)), key=seconds)
+        return frozenset(order[:best])
 
 
 def _finer(cut: Cut) -> Cut:

@@ -1,5 +1,6 @@
 """The case blas3 of the harness."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,11 +53,9 @@ def test_a_wrong_number_is_located() -> None:
 def test_beta_applied_at_each_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with_beta = products._with_beta
 
-    def wrong(problem: Any, *given: Any, **late: Any) -> tuple[products.Step, ...]:
-        return tuple(
-            products.Step(replace(step.kernel, beta=problem.beta), step.reads)
-            for step in with_beta(problem, *given, **late)
-        )
+    def wrong(problem: Any, *given: Any) -> Iterator[products.Step]:
+        for step in with_beta(problem, *given):
+            yield products.Step(replace(step.kernel, beta=problem.beta), step.reads)
 
     monkeypatch.setattr(products, "_with_beta", wrong)
     messages = found(range(36))

@@ -8,7 +8,7 @@ order or the number of computations has a result outside the bound of `reference
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -237,10 +237,10 @@ def beta_twice(patch: Patch) -> None:
     """The second step applies beta again."""
     with_beta = products._with_beta
 
-    def wrong(problem: Any, *given: Any, **late: Any) -> tuple[products.Step, ...]:
-        first, second, *rest = with_beta(problem, *given, **late)
+    def wrong(problem: Any, *given: Any) -> Iterator[products.Step]:
+        first, second, *rest = with_beta(problem, *given)
         again = dataclasses.replace(second.kernel, beta=problem.beta)
-        return first, products.Step(again, second.reads), *rest
+        return iter((first, products.Step(again, second.reads), *rest))
 
     patch.setattr(products, "_with_beta", wrong)
 

@@ -29,7 +29,7 @@ from gpu.outofcore.halo import image_rows, output_rows
 from gpu.outofcore.networks import host_copies
 from gpu.outofcore.networks.engines import Engines, workspace_bytes
 from gpu.outofcore.networks.lifetimes import Block, pack
-from gpu.outofcore.networks.phases import Key, Op
+from gpu.outofcore.networks.phases import Key, Op, Phase
 from gpu.outofcore.networks.plan import TrainingPlan
 from gpu.outofcore.networks.routines import FilterGradient, Loss, Update
 from gpu.outofcore.networks.stages import Stage
@@ -321,3 +321,22 @@ def test_strips_of_a_plan_cover_rows_without_gaps() -> None:
     strips = forward_strips(NETWORKS["gaps"], 1, 2, 1)
     for one, other in pairwise(strips):
         assert one.held[0].stop >= other.held[0].start
+
+
+def test_a_network_of_twice_the_depth_tries_about_twice_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, work = 0, Phase._work
+
+    def count(phase: Phase) -> Any:
+        nonlocal tried
+        tried += 1
+        return work(phase)
+
+    monkeypatch.setattr(Phase, "_work", count)
+    counts = list[int]()
+    for depth in (12, 24):
+        layers = [Conv(16, activation="relu") for _ in range(depth)]
+        network, tried = Network((3, 32, 32), (*layers, Flatten(), Dense(10))), 0
+        Trainer(network, 64, device=Machine(), memory_budget=15 << 20)
+        counts.append(tried)
+    assert counts[0] > 10
+    assert counts[1] < 2.5 * counts[0]
