@@ -1,5 +1,5 @@
 // Long loops on registers, for the compiled engine: a recurrence that all lanes take together, and the
-// lengths of Collatz sequences, which differ from lane to lane.
+// lengths of Collatz sequences, each lane's added up, which differ from lane to lane.
 
 extern "C" __global__ void chain(unsigned* __restrict__ result, unsigned rounds)
 {
@@ -10,17 +10,20 @@ extern "C" __global__ void chain(unsigned* __restrict__ result, unsigned rounds)
     result[threadIdx.x] = x;
 }
 
-extern "C" __global__ void collatz(unsigned* __restrict__ result, unsigned first)
+extern "C" __global__ void collatz(unsigned* __restrict__ result, unsigned first, unsigned each)
 {
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    unsigned long long x = first + i;
     unsigned steps = 0;
-    while (x > 1) {
-        if (x & 1)
-            x = 3 * x + 1;
-        else
-            x >>= 1;
-        ++steps;
+#pragma unroll 1
+    for (unsigned j = 0; j < each; ++j) {
+        unsigned long long x = first + i * each + j;
+        while (x > 1) {
+            if (x & 1)
+                x = 3 * x + 1;
+            else
+                x >>= 1;
+            ++steps;
+        }
     }
     result[i] = steps;
 }

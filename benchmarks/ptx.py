@@ -80,7 +80,7 @@ class Case:
 CUBE, TINY = {"m": 512, "n": 512, "k": 512}, {"m": 64, "n": 64, "k": 64}
 SPARSE = {"rows": 65536, "zipf": 1.2, "longest": 4096}
 FEW_ROWS = {**SPARSE, "rows": 256}
-ONE_WARP, SEQUENCES = {"rounds": 100_000}, {"blocks": 8, "threads": 128}
+ONE_WARP, SEQUENCES = {"rounds": 100_000}, {"threads": 128, "each": 32}
 NUMPY = {"engine": "numpy"}
 CASES = {
     "bmm32": Case(
@@ -98,7 +98,7 @@ CASES = {
     "chain": Case(chain, ONE_WARP, ONE_WARP, 15, 8850.0),
     "chain-numpy": Case(chain, ONE_WARP, {"rounds": 10}, 5, options=NUMPY),
     "collatz": Case(collatz, SEQUENCES, SEQUENCES, 15, 200.0),
-    "collatz-numpy": Case(collatz, SEQUENCES, {"blocks": 1, "threads": 1}, 3, options=NUMPY),
+    "collatz-numpy": Case(collatz, SEQUENCES, {"threads": 1, "each": 1}, 3, options=NUMPY),
     "popc": Case(popc, {"m": 128, "n": 128, "k": 128}, TINY, in_seconds=True),
 }
 NEEDS_TWO_CORES = {"spmv-two-workers"}

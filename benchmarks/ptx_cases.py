@@ -110,19 +110,19 @@ def chain(random: np.random.Generator, rounds: int, **options: Any) -> Sample:
     return device.samples[-1]
 
 
-def collatz(random: np.random.Generator, blocks: int, threads: int, **options: Any) -> Sample:
-    """The lengths of Collatz sequences: each lane leaves its loop at another time."""
+def collatz(random: np.random.Generator, threads: int, each: int, **options: Any) -> Sample:
+    """The lengths of Collatz sequences, some added by each lane: it leaves its loop at another time."""
     device = TimedDevice(**options)
     first = int(random.integers(1, 1 << 20))
-    result = device.allocate((blocks * threads,), np.uint32)
+    result = device.allocate((threads,), np.uint32)
     kernel = device.load(ptx("benchmarks/loops.cu")).kernel("collatz")
-    kernel((blocks, 1, 1), (threads, 1, 1), result, np.uint32(first))
-    x = np.arange(first, first + result.shape[0], dtype=np.uint64)
+    kernel((1, 1, 1), (threads, 1, 1), result, np.uint32(first), np.uint32(each))
+    x = np.arange(first, first + threads * each, dtype=np.uint64)
     steps = np.zeros(x.shape, np.uint32)
     while (going := x > 1).any():
         steps += going
         x = np.where(going, np.where(x & 1, 3 * x + 1, x >> np.uint64(1)), x)
-    check_equal(result.download(), steps)
+    check_equal(result.download(), steps.reshape(threads, each).sum(axis=1, dtype=np.uint32))
     return device.samples[-1]
 
 

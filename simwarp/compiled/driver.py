@@ -1,8 +1,8 @@
 """The driver, in LLVM's text: it runs segments in the order in which `Scheduler` runs groups.
 
 The current group goes on until it meets another one, splits, or must be looked at; then the lowest group that
-may run is chosen. Where `Scheduler` would do more than that (a foreign step, a spent turn, a look for endless
-loops, a sparse group that runs on a copy), the driver returns before the segment.
+may run is chosen. Where `Scheduler` would do more than that (a foreign step, a spent turn, a sparse group that runs
+on a copy), the driver returns before the segment. Looks for endless loops come at the end of turns alone.
 """
 
 CONTEXT = ("executed", "steps", "quota", "budget", "segment", "reason", "loops", "warps", "splits")
@@ -79,7 +79,7 @@ look.turn:
   %l.next = add i64 %l.loops, 1
   %l.polls = and i64 %r.back, 4
   %l.ispoll = icmp ne i64 %l.polls, 0
-  %l.low = and i64 %l.next, 4095
+  %l.low = and i64 %l.next, 65535
   %l.lowpoll = and i64 %l.next, 63
   %l.which = select i1 %l.ispoll, i64 %l.lowpoll, i64 %l.low
   %l.turn = icmp eq i64 %l.which, 0
