@@ -24,7 +24,20 @@ from unittest.mock import patch
 
 import numpy as np
 from common import Row, measure
-from ptx_cases import Sample, check_equal, gemm, multiply, pack, packed, popc, spmv, wgmma_b1, wgmma_f16
+from ptx_cases import (
+    Sample,
+    chain,
+    check_equal,
+    collatz,
+    gemm,
+    multiply,
+    pack,
+    packed,
+    popc,
+    spmv,
+    wgmma_b1,
+    wgmma_f16,
+)
 
 import reference
 from gpu.compile import compiler_version
@@ -67,6 +80,8 @@ class Case:
 CUBE, TINY = {"m": 512, "n": 512, "k": 512}, {"m": 64, "n": 64, "k": 64}
 SPARSE = {"rows": 65536, "zipf": 1.2, "longest": 4096}
 FEW_ROWS = {**SPARSE, "rows": 256}
+ONE_WARP, SEQUENCES = {"rounds": 100_000}, {"threads": 128, "each": 32}
+NUMPY = {"engine": "numpy"}
 CASES = {
     "bmm32": Case(
         multiply, {"m": 1024, "n": 1024, "k": 1024}, TINY, 15, 800.0, options={"chunk_lanes": 16384}
@@ -80,6 +95,10 @@ CASES = {
     "gemm-1024": Case(gemm, {"m": 1024, "n": 1024, "k": 1024}, TINY, 3, target=60.0, in_seconds=True),
     "wgmma-f16-256": Case(wgmma_f16, {"m": 256, "n": 256, "k": 256}, TINY, 15, 2.0, in_seconds=True),
     "wgmma-b1-1024": Case(wgmma_b1, {"m": 1024, "n": 1024, "k": 1024}, TINY, 15, 1.5, in_seconds=True),
+    "chain": Case(chain, ONE_WARP, ONE_WARP, 15, 8850.0),
+    "chain-numpy": Case(chain, ONE_WARP, {"rounds": 10}, 5, options=NUMPY),
+    "collatz": Case(collatz, SEQUENCES, SEQUENCES, 15, 200.0),
+    "collatz-numpy": Case(collatz, SEQUENCES, {"threads": 1, "each": 1}, 3, options=NUMPY),
     "popc": Case(popc, {"m": 128, "n": 128, "k": 128}, TINY, in_seconds=True),
 }
 NEEDS_TWO_CORES = {"spmv-two-workers"}

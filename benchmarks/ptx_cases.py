@@ -93,6 +93,39 @@ def popc(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
     return device.samples[-1]
 
 
+def chain(random: np.random.Generator, rounds: int, **options: Any) -> Sample:
+    """One warp, whose lanes follow a linear congruential generator."""
+    device = TimedDevice(**options)
+    rounds = int(rounds + random.integers(WARP_SIZE))
+    result = device.allocate((WARP_SIZE,), np.uint32)
+    kernel = device.load(ptx("benchmarks/loops.cu")).kernel("chain")
+    kernel((1, 1, 1), (WARP_SIZE, 1, 1), result, np.uint32(rounds))
+    factor, addend = 1, 0  # of ``rounds`` steps at once, by squaring
+    for bit in f"{rounds:b}":
+        factor, addend = factor * factor % 2**32, addend * (factor + 1) % 2**32
+        if bit == "1":
+            factor, addend = factor * 1664525 % 2**32, (addend * 1664525 + 1013904223) % 2**32
+    expected = [(factor * x + addend) % 2**32 for x in range(WARP_SIZE)]
+    check_equal(result.download(), np.array(expected, np.uint32))
+    return device.samples[-1]
+
+
+def collatz(random: np.random.Generator, threads: int, each: int, **options: Any) -> Sample:
+    """The lengths of Collatz sequences, some added by each lane: it leaves its loop at another time."""
+    device = TimedDevice(**options)
+    first = int(random.integers(1, 1 << 20))
+    result = device.allocate((threads,), np.uint32)
+    kernel = device.load(ptx("benchmarks/loops.cu")).kernel("collatz")
+    kernel((1, 1, 1), (threads, 1, 1), result, np.uint32(first), np.uint32(each))
+    x = np.arange(first, first + threads * each, dtype=np.uint64)
+    steps = np.zeros(x.shape, np.uint32)
+    while (going := x > 1).any():
+        steps += going
+        x = np.where(going, np.where(x & 1, 3 * x + 1, x >> np.uint64(1)), x)
+    check_equal(result.download(), steps.reshape(threads, each).sum(axis=1, dtype=np.uint32))
+    return device.samples[-1]
+
+
 def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **options: Any) -> Sample:
     """A sparse matrix (rows, rows), with rows of very different lengths, times a vector; a warp per row."""
     lengths = np.minimum(random.zipf(zipf, rows), longest)

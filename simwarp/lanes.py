@@ -66,6 +66,11 @@ class Matched(NamedTuple):
     defined: Any
 
 
+def array(a: Any) -> Any:
+    """An operand as an array, unless it has a dtype: a NumPy scalar, or a value of `simwarp.compiled`."""
+    return a if hasattr(a, "dtype") else np.asarray(a)
+
+
 # --------------------------------------------------------------------------------------------------
 # Per lane
 # --------------------------------------------------------------------------------------------------
@@ -129,7 +134,7 @@ def shl(a: Words, amount: Words) -> Words:
     >>> [int(shl(np.uint32(3), np.uint32(n))) for n in (0, 31, 32, 1000)]
     [3, 2147483648, 0, 0]
     """
-    a = np.asarray(a)
+    a = array(a)
     width = a.dtype.itemsize * 8
     if np.ndim(amount) == 0 and int(amount) < width:
         return np.left_shift(a, a.dtype.type(amount))
@@ -152,7 +157,7 @@ def shr(a: Words, amount: Words) -> Words:
     >>> int(shr(np.uint32(0x80000000), np.uint32(40))), int(shr(np.int32(-8), np.uint32(40)))
     (0, -1)
     """
-    a = np.asarray(a)
+    a = array(a)
     width = a.dtype.itemsize * 8
     if np.ndim(amount) == 0 and int(amount) < width:
         return np.right_shift(a, a.dtype.type(amount))
@@ -181,7 +186,7 @@ def brev(a: Words) -> Words:
     >>> hex(brev(np.uint32(1))), hex(brev(np.uint64(1)))
     ('0x80000000', '0x8000000000000000')
     """
-    a = np.asarray(a)
+    a = array(a)
     word = a.dtype.type
     # Swap neighbouring bits, pairs and nibbles inside each byte, then the bytes.
     for step, mask in ((1, 0x55), (2, 0x33), (4, 0x0F)):
@@ -199,7 +204,7 @@ def clz(a: Words) -> Words:
     >>> int(clz(np.uint32(1))), int(clz(np.uint64(1))), int(clz(np.uint32(0)))
     (31, 63, 32)
     """
-    a = np.asarray(a)
+    a = array(a)
     width = a.dtype.itemsize * 8
     smeared = a
     distance = 1
@@ -227,7 +232,7 @@ def bfe(a: Words, position: Words, length: Words) -> Words:
     >>> int(bfe(np.int32(0xF0), np.uint32(4), np.uint32(4)))
     -1
     """
-    a = np.asarray(a)
+    a = array(a)
     width = a.dtype.itemsize * 8
     position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
     # Shift out the bits above the field, then those below it.
@@ -251,7 +256,7 @@ def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
     >>> hex(bfi(np.uint32(0xF), np.uint32(0), np.uint32(8), np.uint32(4)))
     '0xf00'
     """
-    a, b = np.asarray(a), np.asarray(b)
+    a, b = array(a), array(b)
     if np.ndim(position) == 0 and np.ndim(length) == 0:
         by, field, others = _field(int(position) & 0xFF, int(length) & 0xFF, b.dtype)
         return or_(and_(b, others), and_(shl(a, by), field))
@@ -277,8 +282,8 @@ def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> 
     >>> hex(prmt(np.uint32(0x33221100), np.uint32(0x77665544), np.uint32(0x7531)))
     '0x77553311'
     """
-    both = np.asarray(a).astype(np.uint64) | (np.asarray(b).astype(np.uint64) << np.uint64(32))
-    selector = np.asarray(selector).astype(np.uint64)
+    both: Words = array(a).astype(np.uint64) | (array(b).astype(np.uint64) << np.uint64(32))
+    selector = array(selector).astype(np.uint64)
     result: Words = np.zeros((), np.uint64)
     for i in range(4):
         if mode == "default":
@@ -352,11 +357,11 @@ def shf(
     >>> hex(shf(np.uint32(0x80000000), np.uint32(1), np.uint32(1), "l"))
     '0x3'
     """
-    both = np.asarray(low).astype(np.uint64) | (np.asarray(high).astype(np.uint64) << np.uint64(32))
+    both = array(low).astype(np.uint64) | (array(high).astype(np.uint64) << np.uint64(32))
     n = np.bitwise_and(amount, 31) if mode == "wrap" else np.minimum(amount, 32)
-    n = np.asarray(n).astype(np.uint64)
+    n = array(n).astype(np.uint64)
     shifted = (both << n) >> np.uint64(32) if direction == "l" else both >> n
-    return np.asarray(shifted & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return array(shifted & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
 def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:

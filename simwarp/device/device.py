@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from simwarp.device.module import Kernel, Module
 
 SCHEDULES = ("lowest pc", "stack", "random")
+ENGINES = ("auto", "numpy", "compiled")
 _BUDGET = 10**8
 _STACK = 16 * 1024
 _HEAP = 8 << 20
@@ -81,6 +82,9 @@ class Device:
         Volta; or "random".
     seed : int
         The seed of the random schedule.
+    engine : str
+        "auto": kernels whose loops run long are compiled, by llvmlite if it is installed; "numpy": none;
+        "compiled": each one, at once. Results, counts and findings are the same.
     multiprocessors : int
         Number of multiprocessors, by which host code sizes its grids; 132 as on an H200.
     stack, heap : int
@@ -137,6 +141,7 @@ class Device:
         observe: str | Sequence[str] = (),
         schedule: str = "lowest pc",
         seed: int = 0,
+        engine: str = "auto",
         multiprocessors: int = 132,
         stack: int = _STACK,
         heap: int = _HEAP,
@@ -157,6 +162,9 @@ class Device:
                 f"Device: there is no schedule {schedule!r}\nchoose among {', '.join(SCHEDULES)}"
             )
         self.schedule, self.seed = schedule, _count("seed", seed)
+        if engine not in ENGINES:
+            raise SchemeError(f"Device: there is no engine {engine!r}\nchoose among {', '.join(ENGINES)}")
+        self.engine = engine
         self.report = Report(observe)
         self.observers = [*observers, *self.report.observers]
         self.memory, self.constants = memory or Memory("global", shared=workers > 1), Memory("const", 256)

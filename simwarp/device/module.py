@@ -269,6 +269,7 @@ class Kernel:
             checks=device.checks,
             schedule=device.schedule,
             seed=device.seed,
+            engine=device.engine,
             observers=device.observers,
             multiprocessors=device.multiprocessors,
             cc=device.compute_capability,

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.checks import POISONING, Checks
+from simwarp.checks import KINDS, POISONING, Checks
+from simwarp.compiled.run import Kernel, kernel_of
 from simwarp.engine.asynchronous.tensor_maps import ChangedMaps
 from simwarp.engine.chunk import Chunk
 from simwarp.engine.events import Observer, OrderListener
@@ -43,6 +44,8 @@ _LARGEST_REUSED = 30 << 20
 """Bytes of the block that `keep_freed_pages` allocates and frees."""
 _PATIENCE = 50
 """Once lanes go on with poison, which may be a loop count, the budget is divided by this."""
+_HOT = 50_000
+"""Steps of a launch, about a tenth of a second, before its kernel is compiled."""
 _LOCAL_AT_ONCE = 1 << 28
 """Most bytes of local memory in flight, unless one block needs more."""
 
@@ -88,6 +91,8 @@ class Launch:
         Whether it runs while the launches before it may, or lets those after it start before its end.
     find_races
         Makes the race detector, unless its checks are off; None for none.
+    engine : str
+        "numpy"; "compiled": compiled code wherever it can run; "auto": where it pays, once a launch is long.
     """
 
     program: Program
@@ -121,6 +126,7 @@ class Launch:
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     overlaps: bool = False
     find_races: Callable[[Launch], OrderListener] | None = None
+    engine: str = "numpy"
 
     def __post_init__(self) -> None:
         self.threads = self.block[0] * self.block[1] * self.block[2]
@@ -150,9 +156,21 @@ class Launch:
         if self.find_races is not None and any(self.checks.action(kind) != "off" for kind in watching):
             self.races = self.find_races(self)
         self.watched_loads = self.races.watched if self.races is not None else set[int]()
+        self.spent = 0
+        """Steps executed so far."""
+        self.compiled = self.compile()
         self.lent = Lent(self)
         self.changed_maps = ChangedMaps()
         self.atomics: AbstractContextManager[Any] = nullcontext()
+
+    def compile(self, hot: bool = False) -> Kernel | None:
+        """The compiled kernel, if the engine and the steps spent so far ask for one."""
+        if self.engine == "numpy" or self.schedule != "lowest pc" or self.on_step:
+            return None
+        if self.program.exchanges and any(self.checks.action(kind) != "raise" for kind in KINDS):
+            return None  # after a fault an exchange may read lanes that have ended, which have no value here
+        is_asked = self.engine == "compiled" or (hot and self.spent >= _HOT)
+        return kernel_of(self.program, make=is_asked)
 
     @cached_property
     def reach(self) -> Reach:

@@ -25,6 +25,7 @@ from simwarp.program.operands import Registers
 
 if TYPE_CHECKING:
     from simwarp.checks import Checks
+    from simwarp.compiled.run import Kernel
     from simwarp.engine import events
     from simwarp.engine.components import (
         Activations,
@@ -133,6 +134,7 @@ class Chunk(Registers, Protocol):
     """
 
     step: Step
+    executed: int
     undefined: Mask | None
     undefined_at: int
     loaded: Missing | None
@@ -151,8 +153,6 @@ class Chunk(Registers, Protocol):
     def count(self) -> int: ...
     @property
     def needed(self) -> int: ...
-    @property
-    def executed(self) -> int: ...
     @property
     def order(self) -> Callable[[int], npt.NDArray[np.intp]] | None: ...
     @property
@@ -273,6 +273,12 @@ class Launch(Protocol):
         Threads per block, and blocks per cluster.
     steps_left, units_left : float
         The budget of steps that is left, and that once lanes go on with poison.
+    spent : int
+        Steps executed so far.
+    engine : str
+        "numpy", "compiled" or "auto".
+    compiled : Kernel or None
+        The compiled kernel, if there is one.
     on_step, on_access, on_write, on_stage, on_barrier : sequence of callables
         The observers of each event. Make no event that nobody observes.
     races : OrderListener or None
@@ -296,7 +302,9 @@ class Launch(Protocol):
 
     steps_left: float
     units_left: float
+    spent: int
     journal: Journal | None
+    compiled: Kernel | None
 
     @property
     def program(self) -> Program: ...
@@ -343,6 +351,8 @@ class Launch(Protocol):
     @property
     def schedule(self) -> str: ...
     @property
+    def engine(self) -> str: ...
+    @property
     def seed(self) -> int: ...
     @property
     def multiprocessors(self) -> int: ...
@@ -385,6 +395,10 @@ class Launch(Protocol):
     @property
     def atomics(self) -> AbstractContextManager[Any]: ...
 
+    def compile(self, hot: bool = False) -> Kernel | None:
+        """The compiled kernel, if the engine and the steps spent so far ask for one."""
+        ...
+
     def found(self, fault: KernelFault) -> None:
         """Report a fault to the observers and raise or collect it; ignore it if its check is off."""
 
@@ -404,11 +418,16 @@ class Scheduler(Protocol):
         Step → the other group there, which may run.
     parked : dict of int to (warps, 32) bool
         Step → the lanes that wait there for others.
+    turns, loops : int
+        Those of the current group: how often it yielded to others, and the backward branches it took.
     ways_out : dict
         Step where lanes leave for good → its edges, see `simwarp.program.exits`.
     attendance : Attendance
         Finds lanes missing at barriers and operations of warps.
     """
+
+    turns: int
+    loops: int
 
     @property
     def chunk(self) -> Chunk: ...
@@ -428,6 +447,12 @@ class Scheduler(Protocol):
     def barriers(self) -> Barriers: ...
     @property
     def cluster_barrier(self) -> ClusterBarrier: ...
+
+    def spend(self, steps: int) -> None:
+        """Subtract steps from the launch's budget."""
+
+    def take_over(self, groups: Mapping[int, tuple[Mask, int, bool, int]]) -> None:
+        """Replace the groups: their lanes, turns, whether they loop, and their rounds, by step."""
 
     def taken(self, step: Step) -> Mask:
         """The executing lanes whose guard predicate for a step is true."""
@@ -493,3 +518,7 @@ class Group(Protocol):
     def mask(self) -> Mask: ...
     @property
     def turns(self) -> int: ...
+    @property
+    def loops(self) -> bool: ...
+    @property
+    def rounds(self) -> int: ...

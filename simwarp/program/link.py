@@ -208,6 +208,7 @@ class _Linker:
             steps.append(end)
         program.steps += steps
         program.registers += list(binder.slots)
+        program.types += [binder.types[name] for name in binder.slots]
         routine.slots = range(binder.first_slot, binder.first_slot + len(binder.slots))
         if not is_entry:
             routine.parameters = [binder.formal(v) for v in function.parameters]

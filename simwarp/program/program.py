@@ -49,6 +49,8 @@ class Program:
         lets lanes return from a call before the others continue.
     registers : list of str
         The name of each register slot.
+    types : list of str
+        Its PTX type.
     parameters : list of Variable
     parameter_offsets : dict of str to int
         Offset of each parameter in the parameter space.
@@ -77,6 +79,7 @@ class Program:
     steps: list[Step]
     registers: list[str]
     parameters: list[Variable]
+    types: list[str] = field(default_factory=list[str])
     parameter_offsets: dict[str, int] = field(default_factory=dict[str, int])
     start: int = 0
     shared_size: int = 0
@@ -198,6 +201,12 @@ class Program:
         if len(self.routines) > 1:
             return [EVERY_REGISTER] * (len(self.steps) + 1)
         return live_registers(self.steps, self.registers)
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether lanes read registers of other lanes: shuffles, votes, matrix products."""
+        others = (kinds.WARP, kinds.WARPGROUP_PRODUCT)
+        return any(step.kind in others or step.kind.fragments for step in self.steps)
 
     @cached_property
     def reconvergence(self) -> dict[int, int]:

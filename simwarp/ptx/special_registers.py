@@ -24,3 +24,5 @@ _COUNTERS = {
 
 TYPES = {f"%{name}": kind for name, kind in {**_FIXED, **_COUNTERS}.items()}
 """The PTX type of each special register."""
+CHANGING = frozenset(f"%{name}" for name in _COUNTERS)
+"""Those that change while a block runs."""

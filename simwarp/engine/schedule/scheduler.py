@@ -12,6 +12,7 @@ copy of these warps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from simwarp.program.program import Step
 from simwarp.ptx.kinds import LOAD
 
 if TYPE_CHECKING:
+    from simwarp.compiled.run import Kernel
     from simwarp.engine.state import Launch, Mask
 
 NO_OTHER = 1 << 62
@@ -41,6 +43,8 @@ _LOOK = 4096
 """Backward branches of one group between two looks whether the loop is endless."""
 _LANES_PER_UNIT = 2048
 """Number of lanes whose work takes as long as the overhead of a step."""
+_HOT = 256
+"""Backward branches of one group between two looks whether to compile the kernel."""
 _LOOK_AROUND = 4
 """Backward branches of one group between two checks whether it is sparse."""
 _FEW = 4
@@ -87,6 +91,9 @@ class Scheduler:
         self.last_turn = NO_OTHER
         self.gave_way: Step | None = None
         """The backward branch at which a group last yielded, until `progress` examines it."""
+        self.compiled: Kernel | None = launch.compiled
+        self.entries: AbstractSet[int] = self.places()
+        """The steps at which compiled code is entered."""
         if not chunk.is_part:
             self.progress = Progress()
             self.barriers = Barriers(chunk)
@@ -118,8 +125,15 @@ class Scheduler:
     def advance(self, pc: int) -> None:
         """Run the current group until it ends, splits, waits, or reaches or passes another group."""
         chunk, steps, observed = self.chunk, self.steps, bool(self.launch.on_step)
-        limit, first = self.limit(pc), pc
+        limit, first, entries = self.limit(pc), pc, self.entries
         while pc < limit:
+            if pc in entries and self.compiled is not None:
+                ran, following = self.compiled.go(self, pc, pc - first)
+                if following is None:
+                    return
+                if ran:
+                    pc = first = following
+                    limit = self.limit(pc)
             step = chunk.step = steps[pc]
             compute = step.compute
             if compute is not None and step.guard is None:
@@ -145,6 +159,7 @@ class Scheduler:
             if following is None:
                 return
             goes_on = following > pc or self.may_loop(step)
+            entries = self.entries
             limit = self.limit(following) if goes_on else following
             pc = first = following
         self.spend(pc - first)
@@ -208,6 +223,8 @@ class Scheduler:
     def may_loop(self, branch: Step) -> bool:
         """Count a backward branch; False when the group should yield, or run as a compact copy."""
         self.loops += 1
+        if self.loops % _HOT == 0 and self.compiled is None:
+            self.warm_up()
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False
         ends_turn = self.loops % (_POLLING_TURN if branch.polls else _TURN) == 0
@@ -218,6 +235,21 @@ class Scheduler:
         if self.launch.journal is not None:
             self.launch.journal.go(self.chunk)
         return False
+
+    def warm_up(self) -> None:
+        """Compile the kernel, once the launch has run long enough."""
+        self.compiled = self.launch.compile(hot=True)
+        self.entries = self.places()
+
+    def places(self) -> AbstractSet[int]:
+        """The steps at which compiled code is entered: all that can be, or those that pay."""
+        if self.compiled is None:
+            return frozenset()
+        return self.compiled.every if self.launch.engine == "compiled" else self.compiled.paying
+
+    def take_over(self, groups: Mapping[int, tuple[Mask, int, bool, int]]) -> None:
+        """Replace the groups: their lanes, turns, whether they loop, and their rounds, by step."""
+        self.groups = {pc: Group(*group) for pc, group in groups.items()}
 
     def can_run(self) -> Mask:
         """The lanes that do not wait for other lanes of their warp."""
@@ -329,6 +361,7 @@ class Scheduler:
         """Subtract steps from the launch's budget; after a fault, each step counts once per lane."""
         launch = self.launch
         launch.steps_left -= steps
+        launch.spent += steps
         if launch.units_left < NO_OTHER:
             launch.units_left -= steps * (1 + self.chunk.mask.size // _LANES_PER_UNIT)
         if launch.steps_left < 0 or launch.units_left < 0:
