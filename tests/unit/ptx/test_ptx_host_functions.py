@@ -341,7 +341,7 @@ def test_malloc_gives_each_lane_its_own_memory():
 
 
 def test_freed_malloc_memory_leaves_nothing_behind(monkeypatch):
-    """Counted are the shadows that the race detector holds: threads free 1600 blocks during the launch."""
+    """Counted are the shadows that the race detector holds: threads free 768 blocks during the launch."""
     shadows, most = WeakSet(), 0
 
     def shadow(allocation, width):
@@ -352,8 +352,8 @@ def test_freed_malloc_memory_leaves_nothing_behind(monkeypatch):
 
     monkeypatch.setattr(detector, "Shadow", shadow)
     body = "mov.u64 %rd1, 16;\n" + MALLOC + "st.u32 [%rd2], %i; ld.u32 %r2, [%rd2];\n" + FREE
-    run(body + STORE, block=160, grid=10, before=EXTERN, device=simwarp.Device(chunk_lanes=160))
-    assert 160 < most < 800
+    run(body + STORE, block=128, grid=6, before=EXTERN, device=simwarp.Device(chunk_lanes=128))
+    assert 128 < most < 600
 
 
 def test_malloc_memory_is_uninitialised_and_bounded():
