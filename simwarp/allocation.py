@@ -18,6 +18,8 @@ FREE_LATER = "free memory after its last use"
 """The advice of faults for a use after free."""
 _WHOLE = 0xFF
 """The mark of a byte whose bits were all written."""
+_BLOCK, _BLOCKS = 1 << 12, 1 << 20
+"""Marks that a search looks at together: at first, and at most."""
 _ROUND = 16  # storage is rounded up to the widest access, so that it has a view of each width
 
 Addresses = npt.NDArray[np.uint64]
@@ -33,7 +35,7 @@ class Allocation:
     They lie in ``storage`` if the caller passes it, which another process may share: a multiple of 16 bytes
     long, it keeps its contents, none of which counts as written. A kernel's write to a ``read_only`` one is a
     fault; in a ``complete`` one every byte is known to be written. ``find_shape`` returns the shape by which
-    faults name elements, or None.
+    faults name elements, or None. Whatever may change marks puts the base into the set ``unsettled``.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class Allocation:
         read_only: bool = False,
         shared: bool = False,
         storage: npt.NDArray[np.uint8] | None = None,
+        unsettled: set[int] | None = None,
     ) -> None:
         self.base, self.size, self.name, self.read_only = base, size, name, read_only
-        self._shared = shared
+        self._shared, self._unsettled = shared, set[int]() if unsettled is None else unsettled
         self.freed = False
         self.find_shape: Callable[[], Shape | None] = _no_shape
         self._make(size, storage)
@@ -59,6 +62,8 @@ class Allocation:
             storage.fill(POISON)
         self._bytes = storage[:room]
         self.complete = False
+        self._missing = 0
+        """A byte that was not wholly written when `settle` last looked."""
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
         self._written_views: dict[int, npt.NDArray[Any]] = {}
 
@@ -86,12 +91,14 @@ class Allocation:
     @property
     def written(self) -> npt.NDArray[np.bool_]:
         """A mask of the bytes that are written in all their bits."""
-        return self.written_bits == _WHOLE
+        self._check_live()
+        return self._written[: self.size] == _WHOLE
 
     @property
     def written_bits(self) -> npt.NDArray[np.uint8]:
-        """A view of the marks: which bits of each byte were ever written."""
+        """A view of the marks: which bits of each byte were ever written. Its holder may change them."""
         self._check_live()
+        self._unsettled.add(self.base)
         return self._written[: self.size]
 
     @property
@@ -117,11 +124,22 @@ class Allocation:
             self.settle()
 
     def settle(self) -> None:
-        """Check whether every byte has been written; if so, reads skip the check for uninitialised bytes."""
-        if not self.complete:
-            marks = self._written[: self.size]
-            if marks.all() and marks.min(initial=_WHOLE) == _WHOLE:
-                self._complete()
+        """Check whether every byte has been written; if so, reads skip the check for uninitialised bytes.
+
+        Looks at the byte that was missing the last time, and for another one only once that is written.
+        """
+        if self.complete:
+            return
+        marks, missing = self._written[: self.size], self._missing
+        if missing < self.size and marks[missing] != _WHOLE:
+            return
+        found = _find_missing(marks[missing:])
+        if found is not None:
+            self._missing = missing + found
+        elif (found := _find_missing(marks[:missing])) is not None:  # a mark was cleared behind the search
+            self._missing = found
+        else:
+            self._complete()
 
     def _complete(self) -> None:
         """Note that every byte is written, and drop the marks unless another process may still clear one."""
@@ -165,6 +183,7 @@ class Allocation:
         index = self.index(addresses, values.dtype.itemsize)
         self.view(values.dtype)[index] = values
         if not self.complete:
+            self._unsettled.add(self.base)
             width = values.dtype.itemsize
             if width > 8:
                 index, width = np.concatenate([2 * index, 2 * index + 1]), 8
@@ -173,6 +192,7 @@ class Allocation:
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
         """Mark bits of the accessed bytes as unwritten: the bits set in ``unwritten``, uint8 (n, width)."""
         self.complete = False
+        self._unsettled.add(self.base)
         self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
@@ -192,6 +212,17 @@ class Allocation:
         if width not in self._written_views:
             self._written_views[width] = self._written.view(f"u{width}")
         return self._written_views[width]
+
+
+def _find_missing(marks: npt.NDArray[np.uint8]) -> int | None:
+    """The first byte that is not wholly written, by its marks; None if all are."""
+    start, size = 0, _BLOCK
+    while start < marks.size:
+        block = marks[start : start + size]
+        if block.min() != _WHOLE:
+            return start + int((block != _WHOLE).argmax())
+        start, size = start + size, min(2 * size, _BLOCKS)
+    return None
 
 
 def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:

@@ -10,7 +10,7 @@ unchecked read of uninitialised memory is recognisable.
 from __future__ import annotations
 
 import copy
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
 _GAP = 1 << 16  # bytes between allocations, so that accesses past the end do not reach the next one
 _REMEMBERED = 256  # freed allocations that faults can still name
+_FEW = 64  # bases of freed allocations that always may stay in the table
 
 _Fault = TypeVar("_Fault", bound=MemoryFault)
 _Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and which of the accesses are in it
@@ -60,7 +61,12 @@ class Memory:
         self._whole: Memory | None = None
         self._next = start
         self._count = 0
-        self._table: tuple[list[int], list[Allocation]] = ([], [])
+        self._bases: list[int] = []
+        """Where allocations begin, in order; those of freed ones may be among them."""
+        self._live: dict[int, Allocation] = {}
+        """Base → live allocation. Each change is one operation: the table is right at any interrupt."""
+        self._unsettled: set[int] = set()
+        """The bases of allocations that may have become complete since the last `settle`."""
         self._freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
         self._released: deque[int] = deque()
 
@@ -68,7 +74,7 @@ class Memory:
     def allocations(self) -> list[Allocation]:
         """The live allocations, in order of their addresses."""
         self._drop_released()
-        return list(self._table[1])
+        return [self._live[base] for base in self._bases if base in self._live]
 
     def allocate(
         self,
@@ -89,13 +95,16 @@ class Memory:
         self._drop_released()
         name = name or f"allocation {self._count}"
         base = self._next if at is None else at
-        allocation = Allocation(base, size, name, read_only, self.shared, storage)
+        allocation = Allocation(base, size, name, read_only, self.shared, storage, self._unsettled)
         if at is None:
             self._next += -(-(size + _GAP) // self._alignment) * self._alignment
         self._count += 1
-        bases, allocations = self._table
-        i = bisect_right(bases, base)
-        self._table = [*bases[:i], base, *bases[i:]], [*allocations[:i], allocation, *allocations[i:]]
+        if self.shared:
+            self._unsettled.add(base)
+        self._live[base] = allocation
+        i = bisect_right(self._bases, base)
+        if not i or self._bases[i - 1] != base:  # else an allocation began there, and was freed
+            insort(self._bases, base)
         return allocation
 
     def free(self, allocation: Allocation) -> None:
@@ -118,33 +127,49 @@ class Memory:
         self._released.append(base)
 
     def settle(self) -> None:
-        """Free the released allocations, and `Allocation.settle` the others; called between launches."""
+        """Between launches: free the released allocations, and `Allocation.settle` those written since.
+
+        What other processes write to shared memory is not noted: there, all that are not complete count.
+        """
         self._drop_released()
-        for allocation in self._table[1]:
-            allocation.settle()
+        for base in list(self._unsettled):
+            allocation = self._live.get(base)
+            if allocation is not None:
+                allocation.settle()
+            if allocation is None or allocation.complete or not self.shared:
+                self._unsettled.discard(base)
 
     def _drop_released(self) -> None:
         while self._released:
-            self._drop(self._released.popleft())
+            self._drop(self._released[0])
+            self._released.popleft()
 
     def _drop(self, base: int) -> bool:
         """Free the allocation at ``base``; True if there was one."""
-        bases, allocations = self._table
-        i = bisect_right(bases, base) - 1
-        if i < 0 or bases[i] != base:
+        allocation = self._live.pop(base, None)
+        if allocation is None:
             return False
-        allocations[i].discard()
-        self._freed.append(allocations[i])
-        self._table = bases[:i] + bases[i + 1 :], allocations[:i] + allocations[i + 1 :]
+        self._freed.append(allocation)
+        self._unsettled.discard(base)
+        allocation.discard()
+        if len(self._bases) > 2 * len(self._live) + _FEW:
+            self._bases = [base for base in self._bases if base in self._live]
         return True
 
     def find(self, address: int) -> Allocation | None:
         """The live allocation that holds the byte at ``address``, or None."""
-        bases, allocations = self._table
-        i = bisect_right(bases, address) - 1
-        if i >= 0 and address < bases[i] + allocations[i].size:
-            return allocations[i]
+        i = bisect_right(self._bases, address) - 1
+        allocation = self._live.get(self._bases[i]) if i >= 0 else None
+        if allocation is not None and address < allocation.base + allocation.size:
+            return allocation
         return None
+
+    def _beside(self, address: int) -> tuple[Allocation | None, Allocation | None]:
+        """The last live allocation that begins at or before an address, and the first one behind it."""
+        bases, live, end = self._bases, self._live, bisect_right(self._bases, address)
+        before = next((live[bases[i]] for i in range(end - 1, -1, -1) if bases[i] in live), None)
+        behind = next((live[bases[i]] for i in range(end, len(bases)) if bases[i] in live), None)
+        return before, behind
 
     def was_freed(self, address: int) -> bool:
         """True if an address lies in a freed allocation, and in no live one."""
@@ -161,7 +186,7 @@ class Memory:
         """A memory with only these allocations (sorted by address): all others are out of bounds."""
         some = copy.copy(self)
         some._whole = self
-        some._table = [a.base for a in allocations], list(allocations)
+        some._bases, some._live = [a.base for a in allocations], {a.base: a for a in allocations}
         some._freed, some._released = deque(), deque()
         return some
 
@@ -169,9 +194,7 @@ class Memory:
         """The allocation that holds the byte at ``address``; else its neighbours, if one is near."""
         if (held := self.find(address)) is not None:
             return [held]
-        bases, allocations = self._table
-        i = bisect_right(bases, address) - 1
-        beside = allocations[max(i, 0) : i + 2]
+        beside = [allocation for allocation in self._beside(address) if allocation is not None]
         near = [a for a in beside if a.base - _GAP <= address <= a.base + a.size + _GAP]
         return beside if near else []
 
@@ -202,7 +225,7 @@ class Memory:
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """The result of `load`, unchecked: poison for misaligned addresses and those out of bounds."""
         result = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype).repeat(addresses.size)
-        for allocation, part in self._parts(addresses, dtype.itemsize):
+        for allocation, part in self.parts(addresses, dtype.itemsize):
             part = part[~_misaligned(addresses[part], dtype.itemsize)]
             result[part] = allocation.read(addresses[part], dtype)
         return result
@@ -235,14 +258,14 @@ class Memory:
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
         """The unwritten bits of each byte, as ones in uint8 (n, width); 0 for an invalid access."""
         found = np.zeros((addresses.size, width), np.uint8)
-        for allocation, part in self._parts(addresses, width):
+        for allocation, part in self.parts(addresses, width):
             part = part[~_misaligned(addresses[part], width)]
             found[part] = allocation.unwritten_bits(addresses[part], width)
         return found
 
     def _writable(self, addresses: Addresses, width: int) -> Iterator[_Part]:
         """Yield each writable allocation with the indices of its aligned accesses."""
-        for allocation, part in self._parts(addresses, width):
+        for allocation, part in self.parts(addresses, width):
             if not allocation.read_only:
                 yield allocation, part[~_misaligned(addresses[part], width)]
 
@@ -266,29 +289,39 @@ class Memory:
         misaligned = int(np.bitwise_or.reduce(addresses)) & (width - 1)
         return None if misaligned else allocation
 
-    def _parts(self, addresses: Addresses, width: int) -> list[_Part]:
-        """The accesses of each allocation, without those that exceed its bounds."""
+    def parts(self, addresses: Addresses, width: int) -> list[_Part]:
+        """The accesses of each allocation, by address, without those that exceed its bounds."""
         if not addresses.size:
             return []
         first = self.find(int(addresses.min()))
         if first is not None and int(addresses.max()) + width <= first.base + first.size:
             return [(first, np.arange(addresses.size))]
-        bases, allocations = self._table
-        ends = np.array([a.base + a.size for a in allocations], np.uint64)
-        which = np.searchsorted(np.array(bases, np.uint64), addresses, "right") - 1
-        held = np.flatnonzero(which >= 0)
-        # unsigned: past the end the difference wraps to more than the size
-        room = ends[which[held]] - addresses[held]
-        sizes = np.array([a.size for a in allocations], np.uint64)[which[held]]
-        held = held[(room >= np.uint64(width)) & (room <= sizes)]
-        return [(allocations[i], held[which[held] == i]) for i in np.unique(which[held]).tolist()]
+        order = np.argsort(addresses, kind="stable")
+        ordered, found, at = addresses[order], list[_Part](), 0
+        while at < ordered.size:
+            address = int(ordered[at])
+            allocation = self.find(address)
+            if allocation is None:
+                behind = self._beside(address)[1]
+                at = ordered.size if behind is None else int(ordered.searchsorted(np.uint64(behind.base)))
+                continue
+            end = allocation.base + allocation.size
+            fit = stop = int(ordered.searchsorted(np.uint64(end)))
+            if int(ordered[stop - 1]) + width > end:  # the last ones exceed it
+                fit = at + int(np.count_nonzero(np.uint64(end) - ordered[at:stop] >= np.uint64(width)))
+            if fit > at:
+                part = order[at:fit]
+                part.sort()
+                found.append((allocation, part))
+            at = stop
+        return found
 
     def examine(self, addresses: Addresses, width: int, *verbs: str) -> list[MemoryFault]:
         """The first fault of each class, with its count, by position; verbs are "read", "write" or both."""
         outside = np.ones(addresses.size, np.bool_)
         unwritten, read_only = np.zeros_like(outside), np.zeros_like(outside)
         misaligned = _misaligned(addresses, width)
-        for allocation, part in self._parts(addresses, width):
+        for allocation, part in self.parts(addresses, width):
             outside[part] = False
             read_only[part] = allocation.read_only and "write" in verbs
             if "read" in verbs:
@@ -353,7 +386,7 @@ class Memory:
 
     def nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
         """The live or freed allocation nearest to an address, and the address relative to it, in words."""
-        candidates = [*self._table[1], *self._freed]
+        candidates = [*filter(None, self._beside(address)), *self._freed]
         if not candidates:
             return None, f"there is no {self.space} allocation"
         near = min(candidates, key=lambda a: max(a.base - address, address - (a.base + a.size - 1), 0))

@@ -1,8 +1,9 @@
 """The driver, in LLVM's text: it runs segments in the order in which `Scheduler` runs groups.
 
 The current group goes on until it meets another one, splits, or must be looked at; then the lowest group that
-may run is chosen. Where `Scheduler` would do more than that (a foreign step, a spent turn, a sparse group that runs
-on a copy), the driver returns before the segment. Looks for endless loops come at the end of turns alone.
+may run is chosen. Where `Scheduler` would do more than that (a foreign step, a spent turn, a sparse group
+that runs on a copy), the driver returns before the segment. Looks for endless loops come at the end of turns
+alone.
 """
 
 CONTEXT = ("executed", "steps", "quota", "budget", "segment", "reason", "loops", "warps", "splits")

@@ -62,13 +62,15 @@ class Value(NDArrayOperatorsMixin):
         return Value(ufunc.__name__, kinds[-1], tuple(map(cast, inputs, kinds)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        """`numpy.where`, `clip`, `broadcast_arrays` and `all`."""
+        """`numpy.where`, `clip`, `broadcast_arrays`, `ndim` and `all`."""
         if function is np.where and len(args) == 3 and not options:
             return where(*args)
         if function is np.clip and len(args) == 3 and not options:
             return np.minimum(np.maximum(args[0], args[1]), args[2])
         if function is np.broadcast_arrays and not options:
             return args
+        if function is np.ndim:
+            return self.ndim
         if function is np.all:  # rows ask in order to leave out what changes nothing
             return False
         raise UntraceableError(function.__name__)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from simwarp.compiled.expressions import UntraceableError, Value
+from simwarp.compiled.expressions import UntraceableError, Value, constant
 from simwarp.compiled.lowering import lowered
 from simwarp.program.operands import computation
 from simwarp.program.program import Program
@@ -88,7 +88,7 @@ class Recorder:
 
     def __setitem__(self, slot: int, value: Any) -> None:
         if not isinstance(value, Value):
-            value = Value("constant", self._types[slot], about=value)
+            value = constant(value, self._types[slot])
         if value.dtype != self._types[slot]:
             raise UntraceableError("a value of another type")
         self.writes[slot] = value

@@ -123,15 +123,8 @@ def held(
         if not misaligned and int(offsets.max()) + width <= allocation.size:
             yield allocation, None, offsets
             return
-    allocations = memory.allocations
-    bases = np.array([a.base for a in allocations], np.uint64)
-    which = np.searchsorted(bases, addresses, "right") - 1
-    numbers: list[int] = np.unique(which[which >= 0]).tolist()
-    for number in numbers:
-        allocation = allocations[number]
-        offsets = addresses - np.uint64(allocation.base)
-        good = (which == number) & (offsets & np.uint64(width - 1) == 0)
-        good &= offsets + np.uint64(width) <= allocation.size
-        here = np.flatnonzero(good)
-        if here.size:
-            yield allocation, here, offsets[here]
+    for allocation, here in memory.parts(addresses, width):
+        offsets = addresses[here] - np.uint64(allocation.base)
+        aligned = offsets & np.uint64(width - 1) == 0
+        if aligned.any():
+            yield allocation, here[aligned], offsets[aligned]

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 
+_FEW_SHADOWS = 256
+"""Shadows that are not searched for those of freed allocations."""
+
+
 class _Issued(NamedTuple):
     """An asynchronous access, split into one part per allocation.
 
@@ -70,6 +74,8 @@ class Races(Synchronisation):
         self._strict = launch.checks.strict("races")
         self._shadows: dict[Allocation, Shadow] = {}
         """Allocation in global memory → its shadow."""
+        self._most_shadows = _FEW_SHADOWS
+        """More shadows than this are searched for those of freed allocations."""
         self._agents: dict[int, Agent] = {}
         """Time of an asynchronous access → who performs it."""
         self._stale = StaleReads(self._steps, self._place_of)
@@ -189,7 +195,15 @@ class Races(Synchronisation):
                 continue
             if allocation not in shadows:
                 shadows[allocation] = Shadow(allocation, width)
+                if len(self._shadows) > self._most_shadows:
+                    self._forget_freed()
             yield whole.part(which, offsets), shadows[allocation]
+
+    def _forget_freed(self) -> None:
+        """Forget the shadows of freed allocations, whose addresses are not used again."""
+        for allocation in [one for one in self._shadows if one.freed]:
+            del self._shadows[allocation]
+        self._most_shadows = 2 * len(self._shadows) + _FEW_SHADOWS
 
     def _place_of(self, access: Access, lane: int, entry: int) -> Place:
         """The location of an entry, for a report of a lane's access."""

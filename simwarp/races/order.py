@@ -11,7 +11,7 @@ Source: PTX ISA 9.0, sections 8.8 to 8.10 (release and acquire patterns, causali
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ _FENCE = "proxy fence"
 
 _FEW = 4
 """Most different clocks that are searched for the oldest time."""
+_MOST_REPEATED = 64
+"""Most accesses that are known to change nothing if they are repeated."""
 _MOST_GROUPS = 256
 """Most groups of offsets that a warp has read signals at, before they are split."""
 _WARP_BITS = WARP_SIZE.bit_length() - 1
@@ -72,6 +74,8 @@ class Order:
     ----------
     barrier : (warps,) int64
         The time when each warp last passed a barrier of its whole block.
+    changes : int
+        Grows with each change of a clock, a fence or a signal, except that a warp reads a signal again.
     """
 
     def __init__(self, chunk: Chunk, signals: bool, began: int = 1) -> None:
@@ -104,6 +108,9 @@ class Order:
         """Whether each warp has executed a fence that a strong write publishes."""
         self._at_fences = np.full((2, count), None, np.object_)
         """The signal of each warp's stores since its last fence: [0] narrow, [1] wide; or None."""
+        self.changes = 0
+        self._repeated: dict[Hashable, int] = {}
+        """Accesses that would change nothing → the number of changes up to which they would not."""
         self._agents: dict[Agent, int] = {}
         """From agent to its number among the warps of the launch."""
         self._words: set[str] = set()
@@ -139,6 +146,7 @@ class Order:
 
     def learn(self, warps: list[int], clock: VectorClock) -> None:
         """Join a vector clock into the clocks of some warps; warps with equal clocks share the result."""
+        self.changes += 1
         joined: dict[VectorClock | None, VectorClock] = {clock: clock}
         for warp in warps:
             known: VectorClock | None = self._known[warp]
@@ -150,6 +158,7 @@ class Order:
 
     def publish_done(self, signal: Signal, agent: Agent, time: int, block: int) -> None:
         """Add to the signal of a block of the chunk that an agent's accesses up to a time have ended."""
+        self.changes += 1
         owner = int(self._launch_warp[block * self._per_block]) // self._per_block
         signal.publish(self._agents[agent], owner, Publication(self.done(agent, time)), wide=True)
 
@@ -164,6 +173,7 @@ class Order:
 
         What the other lanes wrote since the warp's lanes met does not count as fenced.
         """
+        self.changes += 1
         known: VectorClock | None = self._known[warp]
         facts: list[Fact] = []
         launch_warp, own = int(self._launch_warp[warp]), time
@@ -266,6 +276,7 @@ class Order:
 
     def pass_whole(self, warps: Warps, live: npt.NDArray[np.bool_], time: int) -> None:
         """Record that whole blocks pass a barrier; ``live`` (warps,) marks warps that have not exited."""
+        self.changes += 1
         self.barrier[warps] = time
         self.within_warps.forget(warps)
         left = self.barrier[live]
@@ -307,6 +318,16 @@ class Order:
 
     # ---- signals ------------------------------------------------------------------------------------
 
+    def was_repeated(self, access: Hashable) -> bool:
+        """Whether nothing has changed since the same access, which itself changed nothing."""
+        return self._repeated.get(access) == self.changes
+
+    def note_repeated(self, access: Hashable) -> None:
+        """Record that an access, such as the poll of a flag, changes nothing if it is repeated now."""
+        if len(self._repeated) >= _MOST_REPEATED:
+            self._repeated.clear()
+        self._repeated[access] = self.changes
+
     def now(self, warp: int, time: int) -> Publication:
         """A warp's clock, including its own accesses so far."""
         return self._publication(warp, self._known[warp], time, int(self.barrier[warp]))
@@ -337,6 +358,7 @@ class Order:
 
     def publish(self, signal: Signal, warp: int, publication: Publication, wide: bool) -> None:
         """Add the clock that a warp publishes to a signal, for its own block only unless ``wide``."""
+        self.changes += 1
         launch_warp = int(self._launch_warp[warp])
         signal.publish(launch_warp, launch_warp // self._per_block, publication, wide)
 
@@ -401,10 +423,17 @@ class Order:
         """Whether a warp has read signals that no fence has acquired."""
         return warp in self._pending
 
+    def have_pending(self, warps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which of these warps `has_pending`."""
+        if not self._pending:
+            return np.zeros(warps.size, np.bool_)
+        return np.isin(warps, np.fromiter(self._pending, np.int64, len(self._pending)))
+
     def fence(self, warps: Warps, wide: bool, time: int) -> None:
         """Record that warps execute a fence; unless ``wide``, it orders accesses within the block only."""
         for warp in self._pending.keys() & set(warps.tolist()) if self._pending else ():
             self._complete(warp, list(self._pending[warp]), wide)
+        self.changes += 1
         self._fence_at(0, warps, time)
         if wide:
             self._fence_at(1, warps, time)
@@ -433,6 +462,7 @@ class Order:
     def _complete(self, warp: int, places: list[_Place], wide: bool) -> None:
         """Acquire the signals that a warp read at some places."""
         pending = self._pending.get(warp, {})
+        self.changes += len(places)
         for place in places:
             heard = pending[place]
             if wide:
@@ -452,7 +482,11 @@ class Order:
         known: Any = self._known[warp]
         if heard is known:
             return
-        self._known[warp] = heard if includes else heard.joined(known)
+        now = heard if includes else heard.joined(known)
+        if now is known:
+            return
+        self.changes += 1
+        self._known[warp] = now
         if includes and signal is not None:
             signal.include(int(self._launch_warp[warp]), heard)
         self._advanced.add(warp)

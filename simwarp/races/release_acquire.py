@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from simwarp.ptx.same_address import all_differ
 from simwarp.races.order import Order
-from simwarp.races.shadow import Shadow
+from simwarp.races.shadow import Shadow, is_set
 from simwarp.races.vector_clocks import Publication, Signal
 
 _ONE_BY_ONE = 2048
@@ -54,12 +54,22 @@ class StrongAccess(NamedTuple):
         publishes = self.releases or bool(shadow.released) or self.order.has_fenced(warps)
         if self.replaces and not (self.releases or shadow.released):
             if publishes or signals is not None:
-                shadow.signal(offsets, self.order.signals_at_fences(warps, self.wide))
-        elif (self.writes and publishes) or (self.reads and (signals is not None or self.acquires)):
+                self._put(offsets, self.order.signals_at_fences(warps, self.wide))
+        elif (self.writes and publishes) or (self.reads and (signals is not None or self._ends_reads(warps))):
+            polled = shadow, self[3:], warps.tobytes(), offsets.tobytes()
+            if self.order.was_repeated(polled):
+                return
+            changes = self.order.changes
             if self.replaces or not self.writes or all_differ(offsets.view(np.uint64)):
                 self._exchange_runs(warps, offsets, signals)
             else:
                 self._exchange_in_turn(warps, offsets)
+            if self.order.changes == changes:
+                self.order.note_repeated(polled)
+
+    def _ends_reads(self, warps: _Numbers) -> bool:
+        """Whether any of these warps read a signal before and acquires it now."""
+        return self.acquires and bool(self.order.have_pending(warps).any())
 
     def _exchange_runs(self, warps: _Numbers, offsets: _Numbers, signals: npt.NDArray[Any] | None) -> None:
         """Process independent lanes, run by run."""
@@ -70,10 +80,18 @@ class StrongAccess(NamedTuple):
                 changes |= np.diff(np.fromiter(map(id, facts), np.int64, warps.size), prepend=-1) != 0
         starts = np.flatnonzero(changes)
         ends = np.append(starts[1:], warps.size)
+        if not self.writes:
+            some = self._learning(warps[starts], None if signals is None else signals[starts])
+            starts, ends = starts[some], ends[some]
         for start, end, warp in zip(starts.tolist(), ends.tolist(), warps[starts].tolist(), strict=True):
             signal = None if signals is None else signals[start]
             before = None if released is None else released[start]
             self._exchange(warp, offsets[start:end], signal, before)
+
+    def _learning(self, warps: _Numbers, signals: npt.NDArray[Any] | None) -> npt.NDArray[np.bool_]:
+        """Which reads may change a clock: of a signal, or by a warp that read one before and acquires now."""
+        some = np.zeros(warps.size, np.bool_) if signals is None else is_set(signals)
+        return some | self.order.have_pending(warps) if self.acquires else some
 
     def _exchange_in_turn(self, warps: _Numbers, offsets: _Numbers) -> None:
         """Process updates of offsets that several lanes share, one after another.
@@ -102,14 +120,19 @@ class StrongAccess(NamedTuple):
             return
         publications = self._publications(warp, offsets, before)
         if self.replaces:
-            self.shadow.signal(offsets, self.order.signal_of(warp, publications) if publications else None)
+            self._put(offsets, self.order.signal_of(warp, publications) if publications else None)
         elif publications:
             if signal is None or signal.shared or offsets.size > 1:
                 signal = Signal() if signal is None else signal.copy()
                 signal.shared = offsets.size > 1
-                self.shadow.signal(offsets, signal)
+                self._put(offsets, signal)
             for published, wide in publications:
                 self.order.publish(signal, warp, published, wide)
+
+    def _put(self, offsets: _Numbers, signals: npt.NDArray[Any] | Signal | None) -> None:
+        """Set the signals at offsets."""
+        self.order.changes += 1
+        self.shadow.signal(offsets, signals)
 
     def _read(self, warp: int, offsets: _Numbers, signal: Signal | None) -> None:
         """Acquire a signal and earlier reads of it now or, without ``.acquire``, at the next fence."""
@@ -130,6 +153,7 @@ class StrongAccess(NamedTuple):
         """
         if self.releases:
             now, launch_warp = (self.order.now(warp, self.time), self.wide), self.order.launch_warp(warp)
+            self.order.changes += 1
             self.shadow.released.update({(launch_warp, offset): now for offset in offsets.tolist()})
             return [now]
         found = self.order.at_fence(warp, self.wide)
@@ -150,7 +174,7 @@ class StrongAccess(NamedTuple):
 
     def _exchange_many(self, warps: list[int], offsets: _Numbers) -> None:
         """Process all updates as if at one offset: clocks may become too large, but no ordering is lost."""
-        shadow, found = self.shadow, self.shadow.signals_at(offsets)
+        found = self.shadow.signals_at(offsets)
         old = [] if found is None else [signal for signal in dict.fromkeys(found) if signal is not None]
         many = np.array([_MANY])
         if self.reads:
@@ -167,4 +191,4 @@ class StrongAccess(NamedTuple):
                 self.order.publish(together, warp, publication, wide)
                 published = True
         if published:
-            shadow.signal(offsets, together)
+            self._put(offsets, together)

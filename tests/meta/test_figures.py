@@ -36,7 +36,7 @@ def test_the_figures_of_the_pages_have_rows() -> None:
     made = page_module("page_results")
     text = "\n".join(page.read_text() for page in PAGES)
     figures, ratios = made.FIGURE_MARKER.findall(text), made.RATIO_MARKER.findall(text)
-    assert all(re.match(r"[\d,.]+ \S", made.figure(*marker)) for marker in figures)
+    assert all(re.match(r"[-\d,.]+ \S", made.figure(*marker)) for marker in figures)
     assert all(re.fullmatch(r"[\d,.]+(?: %)?", made.ratio(*marker)) for marker in ratios)
     assert len(re.findall("<!-- (?:figure|ratio) ", text)) == len(figures) + len(ratios) >= 5
 

@@ -34,7 +34,7 @@ VOCABULARY = (
 
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch", "safetensors", "h5py"),
-    "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
+    "simwarp": ("simwarp", "numpy", "llvmlite", *VOCABULARY, "reference.version"),
     "gpu": (
         "gpu",
         "numpy",
@@ -63,6 +63,7 @@ REACHABLE = {
 the modules of the tables that `reference.lazy` is given."""
 
 LAZY = (
+    "llvmlite",
     "numba",
     "pycuda",
     "cuda",

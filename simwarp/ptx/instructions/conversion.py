@@ -79,7 +79,7 @@ def _never_saturates(words: Sequence[str], to: str, source: str) -> bool:
     lacks=_never_saturates,
 )
 def cvt(form: Form, a: Any) -> Any:
-    a = lanes.array(a)
+    a = lanes.as_array(a)
     if form.has("sat"):
         to, source = np.iinfo(form.dtype), np.iinfo(a.dtype)
         a = np.clip(a, max(to.min, source.min), min(to.max, source.max))

@@ -31,7 +31,7 @@ def compare(forms):
 def traced(form):
     """Whether the step of a form is compiled."""
     syntax = parse(module([rows.probe_of(form)]))
-    program = link(syntax, next(iter(syntax.entries)))
+    program = link(syntax, next(iter(syntax.entries.values())))
     row, _ = TABLE.find(form)
     own = [step for step in program.steps if step.row is row]
     return all(trace(step, register_types(program)) is not None for step in own)

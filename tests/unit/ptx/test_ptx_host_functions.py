@@ -2,6 +2,7 @@
 
 import io
 import math
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from simwarp.faults import (
     OutOfBounds,
     UninitialisedRead,
 )
+from simwarp.races import detector
+from simwarp.races.shadow import Shadow
 from support import small_kernels as small
 from support.offenders import every_case
 
@@ -335,6 +338,22 @@ def test_malloc_gives_each_lane_its_own_memory():
     assert run(body + STORE, block=50, grid=3, before=EXTERN, device=device) == list(range(150))
     assert len(device.memory.allocations) <= before + 2  # the two arrays of `run`
     assert device.heap.used == 0
+
+
+def test_freed_malloc_memory_leaves_nothing_behind(monkeypatch):
+    """Counted are the shadows that the race detector holds: threads free 768 blocks during the launch."""
+    shadows, most = WeakSet(), 0
+
+    def shadow(allocation, width):
+        nonlocal most
+        shadows.add(made := Shadow(allocation, width))
+        most = max(most, len(shadows))
+        return made
+
+    monkeypatch.setattr(detector, "Shadow", shadow)
+    body = "mov.u64 %rd1, 16;\n" + MALLOC + "st.u32 [%rd2], %i; ld.u32 %r2, [%rd2];\n" + FREE
+    run(body + STORE, block=128, grid=6, before=EXTERN, device=simwarp.Device(chunk_lanes=128))
+    assert 128 < most < 600
 
 
 def test_malloc_memory_is_uninitialised_and_bounded():
