@@ -66,17 +66,6 @@ class Matched(NamedTuple):
     defined: Any
 
 
-def as_array(a: Any) -> Any:
-    """An operand as an array, unless it has a dtype: a NumPy scalar, or a value of `simwarp.compiled`.
-
-    Examples
-    --------
-    >>> as_array(3).shape, as_array(np.uint32(3)).dtype
-    ((), dtype('uint32'))
-    """
-    return a if hasattr(a, "dtype") else np.asarray(a)
-
-
 # --------------------------------------------------------------------------------------------------
 # Per lane
 # --------------------------------------------------------------------------------------------------
@@ -140,7 +129,7 @@ def shl(a: Words, amount: Words) -> Words:
     >>> [int(shl(np.uint32(3), np.uint32(n))) for n in (0, 31, 32, 1000)]
     [3, 2147483648, 0, 0]
     """
-    a = as_array(a)
+    a = _array(a)
     width = a.dtype.itemsize * 8
     if np.ndim(amount) == 0 and int(amount) < width:
         return np.left_shift(a, a.dtype.type(amount))
@@ -163,7 +152,7 @@ def shr(a: Words, amount: Words) -> Words:
     >>> int(shr(np.uint32(0x80000000), np.uint32(40))), int(shr(np.int32(-8), np.uint32(40)))
     (0, -1)
     """
-    a = as_array(a)
+    a = _array(a)
     width = a.dtype.itemsize * 8
     if np.ndim(amount) == 0 and int(amount) < width:
         return np.right_shift(a, a.dtype.type(amount))
@@ -192,7 +181,7 @@ def brev(a: Words) -> Words:
     >>> hex(brev(np.uint32(1))), hex(brev(np.uint64(1)))
     ('0x80000000', '0x8000000000000000')
     """
-    a = as_array(a)
+    a = _array(a)
     word = a.dtype.type
     # Swap neighbouring bits, pairs and nibbles inside each byte, then the bytes.
     for step, mask in ((1, 0x55), (2, 0x33), (4, 0x0F)):
@@ -210,7 +199,7 @@ def clz(a: Words) -> Words:
     >>> int(clz(np.uint32(1))), int(clz(np.uint64(1))), int(clz(np.uint32(0)))
     (31, 63, 32)
     """
-    a = as_array(a)
+    a = _array(a)
     width = a.dtype.itemsize * 8
     smeared = a
     distance = 1
@@ -238,7 +227,7 @@ def bfe(a: Words, position: Words, length: Words) -> Words:
     >>> int(bfe(np.int32(0xF0), np.uint32(4), np.uint32(4)))
     -1
     """
-    a = as_array(a)
+    a = _array(a)
     width = a.dtype.itemsize * 8
     position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
     # Shift out the bits above the field, then those below it.
@@ -262,7 +251,7 @@ def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
     >>> hex(bfi(np.uint32(0xF), np.uint32(0), np.uint32(8), np.uint32(4)))
     '0xf00'
     """
-    a, b = as_array(a), as_array(b)
+    a, b = _array(a), _array(b)
     if np.ndim(position) == 0 and np.ndim(length) == 0:
         by, field, others = _field(int(position) & 0xFF, int(length) & 0xFF, b.dtype)
         return or_(and_(b, others), and_(shl(a, by), field))
@@ -288,8 +277,8 @@ def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> 
     >>> hex(prmt(np.uint32(0x33221100), np.uint32(0x77665544), np.uint32(0x7531)))
     '0x77553311'
     """
-    both: Words = as_array(a).astype(np.uint64) | (as_array(b).astype(np.uint64) << np.uint64(32))
-    selector = as_array(selector).astype(np.uint64)
+    both: Words = _array(a).astype(np.uint64) | (_array(b).astype(np.uint64) << np.uint64(32))
+    selector = _array(selector).astype(np.uint64)
     result: Words = np.zeros((), np.uint64)
     for i in range(4):
         if mode == "default":
@@ -363,11 +352,16 @@ def shf(
     >>> hex(shf(np.uint32(0x80000000), np.uint32(1), np.uint32(1), "l"))
     '0x3'
     """
-    both = as_array(low).astype(np.uint64) | (as_array(high).astype(np.uint64) << np.uint64(32))
+    both = _array(low).astype(np.uint64) | (_array(high).astype(np.uint64) << np.uint64(32))
     n = np.bitwise_and(amount, 31) if mode == "wrap" else np.minimum(amount, 32)
-    n = as_array(n).astype(np.uint64)
+    n = _array(n).astype(np.uint64)
     shifted = (both << n) >> np.uint64(32) if direction == "l" else both >> n
-    return as_array(shifted & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return _array(shifted & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def _array(a: Any) -> Any:
+    """An operand as an array, unless it has a dtype: a NumPy scalar, or a value of `simwarp.compiled`."""
+    return a if hasattr(a, "dtype") else np.asarray(a)
 
 
 def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:

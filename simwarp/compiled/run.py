@@ -89,21 +89,20 @@ class Kernel:
         ready = [pc, *(at for at, group in scheduler.groups.items() if group.turns == scheduler.turns)]
         code = self.code
         if code is None or not self._may_enter(scheduler, ready):
-            return False, pc
+            return self._stays(pc)
         reads = writes = 0
         inputs = frozenset[Key]()
         for at in ready:
             segment = self.at[at]
             reads, writes, inputs = reads | segment.reads, writes | segment.writes, inputs | segment.inputs
         if not self._are_defined(scheduler, pc, reads | writes):
-            return False, pc
+            return self._stays(pc)
         state = _State(self, scheduler, pc, before)
         slots, kept = self._slots(chunk, reads, writes)
         pointers, more = self._inputs(chunk, inputs)
-        ran = state.run(code, slots, pointers)
-        if not ran:
-            return False, pc
-        del more
+        if not state.run(code, slots, pointers):
+            return self._stays(pc)
+        del more  # the arrays behind the pointers
         for slot, value in kept.items():
             if writes >> slot & 1:
                 chunk.registers[slot] = value
@@ -114,6 +113,11 @@ class Kernel:
         self.went(pc, steps)
         scheduler.spend(before + steps)
         return True, state.give_back()
+
+    def _stays(self, pc: int) -> tuple[bool, int]:
+        """What `go` returns if nothing was run."""
+        self.went(pc, 0)
+        return False, pc
 
     def _may_enter(self, scheduler: Scheduler, ready: list[int]) -> bool:
         """Whether the scheduler's state has nothing that compiled code does not know."""

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from simwarp.lanes import as_array
 from simwarp.ptx.rows import DTYPES, storage
 from simwarp.ptx.syntax import Immediate
 
@@ -234,7 +233,7 @@ def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
     def read(chunk: Registers) -> Any:
         value = word.type(0)
         for i, part in enumerate(parts):
-            value = value | (as_array(part(chunk)).astype(word) << word.type(i * bits))
+            value = value | (part(chunk).astype(word) << word.type(i * bits))
         return value
 
     return read
@@ -247,7 +246,7 @@ def unpack(parts: Sequence[Write | None], bits: int, chunk: Registers, value: An
     for i, part in enumerate(parts):
         chunk.part_written = i
         if part is not None:
-            part(chunk, as_array(value >> value.dtype.type(i * bits)).astype(f"u{bits // 8}"))
+            part(chunk, (value >> value.dtype.type(i * bits)).astype(f"u{bits // 8}"))
 
 
 def write_each(parts: Sequence[Write | None], chunk: Registers, values: Sequence[Any]) -> None:

@@ -54,6 +54,7 @@ class DeviceOptions(TypedDict, total=False):
     observe: str | Sequence[str]
     schedule: str
     seed: int
+    engine: str
     multiprocessors: int
     stack: int
     heap: int

@@ -479,12 +479,12 @@ def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -
     tree.append("gpu/blas3/doors.py", "".join(f'{name} = door("{name}")\n' for name in names))
     steps = (
         '    if problem.routine == "gemmr":\n'
-        "        for k in spans(problem.k, tile)[::-1]:\n"
-        '            yield kernel, (stored("a", row, k, a), stored("b", k, column, b))\n'
+        "        for k in along[::-1]:\n"
+        '            yield Step(kernel, (stored("a", row, k, a), stored("b", k, column, b)))\n'
         "        return\n"
     )
     tree.insert(
-        "gpu/blas3/products.py", "    for k in spans(problem.k, tile):\n        yield kernel, (st", steps
+        "gpu/blas3/products.py", "    for k in along:\n        yield Step(kernel, (st", steps
     )
     definition = (
         "@Bounded(products=1)\n"

@@ -238,7 +238,7 @@ class Scheduler:
 
     def warm_up(self) -> None:
         """Compile the kernel, once the launch has run long enough."""
-        self.compiled = self.launch.compile(hot=True)
+        self.compiled = self.launch.compiled = self.launch.compile(hot=True)
         self.entries = self.places()
 
     def places(self) -> AbstractSet[int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simwarp import floats, lanes
+from simwarp import floats
 from simwarp.ptx.instructions.float_formats import (
     DIRECTED,
     FORMATS,
@@ -79,7 +79,6 @@ def _never_saturates(words: Sequence[str], to: str, source: str) -> bool:
     lacks=_never_saturates,
 )
 def cvt(form: Form, a: Any) -> Any:
-    a = lanes.as_array(a)
     if form.has("sat"):
         to, source = np.iinfo(form.dtype), np.iinfo(a.dtype)
         a = np.clip(a, max(to.min, source.min), min(to.max, source.max))

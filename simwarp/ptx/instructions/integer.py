@@ -224,7 +224,7 @@ def clz(form: Form, a: Any) -> Any:
 )
 def bfind(form: Form, a: Any) -> Any:
     width = np.uint32(form.dtype.itemsize * 8)
-    word = lanes.as_array(a)
+    word = a
     if form.dtype.kind == "i":
         word = where(word < 0, np.invert(word), word).view(f"u{form.dtype.itemsize}")
     zeros = lanes.clz(word)
@@ -393,14 +393,14 @@ def _product_24(a: Any, b: Any) -> Any:
 
 def _high_64(a: Any, b: Any) -> Any:
     """The high half of a 64 x 64 bit product, by schoolbook multiplication of 32-bit halves."""
-    dtype, mask, half = lanes.as_array(a).dtype, np.uint64(0xFFFFFFFF), np.uint64(32)
-    x, y = lanes.as_array(a).view(np.uint64), lanes.as_array(b).view(np.uint64)
+    dtype, mask, half = a.dtype, np.uint64(0xFFFFFFFF), np.uint64(32)
+    x, y = a.view(np.uint64), b.view(np.uint64)
     x0, x1, y0, y1 = x & mask, x >> half, y & mask, y >> half
     middle = x1 * y0 + ((x0 * y0) >> half)
     high = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & mask)) >> half)
     if dtype.kind == "i":  # read as unsigned, a negative operand is too large by 2^64
         high = high - where(a < 0, y, np.uint64(0)) - where(b < 0, x, np.uint64(0))
-    return lanes.as_array(high).view(dtype)
+    return high.view(dtype)
 
 
 def _amounts(form: Form, position: Any, length: Any) -> tuple[Any, Any]:
@@ -412,7 +412,7 @@ def _amounts(form: Form, position: Any, length: Any) -> tuple[Any, Any]:
 
 def _magnitude(a: Any) -> Any:
     """The magnitude of a as an unsigned word; right also for the least value."""
-    return where(a < 0, np.negative(a), a).view(f"u{lanes.as_array(a).dtype.itemsize}")
+    return where(a < 0, np.negative(a), a).view(f"u{a.dtype.itemsize}")
 
 
 def _not_zero(b: Any) -> Any:
