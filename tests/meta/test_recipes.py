@@ -483,9 +483,7 @@ def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -
         '            yield Step(kernel, (stored("a", row, k, a), stored("b", k, column, b)))\n'
         "        return\n"
     )
-    tree.insert(
-        "gpu/blas3/products.py", "    for k in along:\n        yield Step(kernel, (st", steps
-    )
+    tree.insert("gpu/blas3/products.py", "    for k in along:\n        yield Step(kernel, (st", steps)
     definition = (
         "@Bounded(products=1)\n"
         'def gemmr(alpha, a, b, beta=0.0, c=None, *, trans_a="N", trans_b="N"):\n'
@@ -503,7 +501,8 @@ def test_a_new_blas_routine_needs_a_row_its_names_and_a_definition(tree: Tree) -
         "print(str(inspect.signature(zgemmr)).partition(', *')[0])\n"
         "example = doctest.DocTestFinder().find(sgemmr, 'sgemmr', globs={})[0]\n"
         "print(doctest.DocTestRunner().run(example).failed, 'dgemmr' in dir(gpu.blas3))\n"
-        "print(gpu.blas3.explain('dgemmr', 64, tile=32).tasks[0].outputs[0].steps[0].reads[0].columns)\n"
+        "step = next(iter(gpu.blas3.explain('dgemmr', 64, tile=32).tasks[0].outputs[0].steps))\n"
+        "print(step.reads[0].columns)\n"
         "new = [k for k, (name, _) in enumerate(VARIANTS) if name.endswith('gemmr')]\n"
         "wrong = [check(CASES[0], 0, k, {'simulator': simulator}).mismatches for k in new[::5]]\n"
         "print(len(new), wrong == [[]] * len(wrong))\n"
