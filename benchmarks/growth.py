@@ -55,7 +55,7 @@ def kernel(name: str, device: Device) -> Any:
 
 
 def launches(count: int) -> Work:
-    """Launches that touch one array, among others that nothing wrote."""
+    """Launches that write one array, while a device has many others."""
     device = Device()
     array, run = device.allocate((32,), np.uint32), kernel("store", device)
     others = [device.allocate((8,), np.float32) for _ in range(count)]
@@ -64,7 +64,7 @@ def launches(count: int) -> Work:
 
 
 def unwritten(size: int) -> Work:
-    """Launches beside one array of many bytes that nothing wrote."""
+    """Launches that write one array, while a device has a large one that nothing wrote."""
     device = Device()
     array, run = device.allocate((32,), np.uint32), kernel("store", device)
     other = device.allocate((size,), np.uint8)

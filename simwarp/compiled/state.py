@@ -51,7 +51,7 @@ class Launch(Protocol):
 
 
 class Group(Protocol):
-    """The lanes at one step."""
+    """The lanes at one step, and how often they have yielded to others."""
 
     @property
     def mask(self) -> Mask: ...

@@ -26,6 +26,7 @@ from simwarp.program.operands import Registers
 if TYPE_CHECKING:
     from simwarp.checks import Checks
     from simwarp.compiled.run import Kernel
+    from simwarp.compiled.state import Group
     from simwarp.engine import events
     from simwarp.engine.components import (
         Activations,
@@ -509,16 +510,3 @@ class Scheduler(Protocol):
 
     def stop(self, fault: KernelFault) -> None:
         """Report a fault and end the launch, even if the check collects faults."""
-
-
-class Group(Protocol):
-    """The lanes at one step, and how often they have yielded to others."""
-
-    @property
-    def mask(self) -> Mask: ...
-    @property
-    def turns(self) -> int: ...
-    @property
-    def loops(self) -> bool: ...
-    @property
-    def rounds(self) -> int: ...

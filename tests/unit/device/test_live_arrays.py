@@ -15,6 +15,7 @@ import simwarp
 from simwarp import Device
 from simwarp.allocation import Allocation
 from simwarp.memory import Memory
+from support.python_calls import calls_of
 
 FEW, MANY = 10, 3000
 STORE = """
@@ -33,22 +34,6 @@ STORE = """
     ret;
 }
 """
-
-
-def calls_of(work):
-    """The number of Python functions that are called."""
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def bytes_of(work):

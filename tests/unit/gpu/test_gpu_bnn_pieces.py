@@ -1,7 +1,6 @@
 """Networks fed from the host: pieces that overlap, on devices whose streams go in any order they may."""
 
 import itertools
-import sys
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from simwarp import Device
 from simwarp.faults import KernelFault
 from support import lazy_device
 from support.lazy_device import LazyDevice
+from support.python_calls import calls_of
 
 RNG = np.random.default_rng(8)
 CHEAP = {"Dense": "bmm32"}
@@ -270,22 +270,6 @@ def test_the_lazy_device_sees_streams_that_wait_for_ever():
     first.record(stream)
     with pytest.raises(AssertionError, match="for ever"):
         first.synchronize()
-
-
-def calls_of(run):
-    """Calls of Python functions that a run makes."""
-    count = 0
-
-    def profile(_, event, __):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 Counted are calls of Python functions, not seconds.
 """
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +13,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.races.order import Order
 from simwarp.races.release_acquire import StrongAccess
 from simwarp.races.shadow import Shadow
+from support.python_calls import calls_of
 
 FEW, MANY = 8, 512
 LOAD = {"reads": True, "writes": False, "replaces": False, "releases": False, "wide": True}
@@ -39,21 +39,6 @@ class Warps:
     def known(self, warp, of):
         clock = self.order._known[warp]
         return 0 if clock is None else int(clock.times[of])
-
-
-def calls_of(work):
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def wait(count, acquires):
