@@ -29,7 +29,7 @@ def _target() -> Any:
 
 
 class Code:
-    """The machine code of a module's function ``drive``, as long as the object lives."""
+    """The machine code of a module, as long as the object lives."""
 
     def __init__(self, text: str) -> None:
         binding = llvm()
@@ -40,5 +40,15 @@ class Code:
         builder.getModulePassManager().run(module, builder)
         self._engine = binding.create_mcjit_compiler(module, machine)
         self._engine.finalize_object()
-        address = self._engine.get_function_address("drive")
-        self.drive = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 7)(address)
+        self._functions: dict[str, Any] = {}
+
+    def address(self, name: str) -> int:
+        """The address of a function."""
+        return self._engine.get_function_address(name)
+
+    def call(self, name: str, result: Any, *addresses: int) -> Any:
+        """Call a function of addresses; ``result`` is the type of its result by ctypes."""
+        if name not in self._functions:
+            kind = ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * len(addresses))
+            self._functions[name] = kind(self.address(name))
+        return self._functions[name](*addresses)

@@ -6,12 +6,8 @@ that runs on a copy), the driver returns before the segment. Looks for endless l
 alone.
 """
 
-CONTEXT = ("executed", "steps", "quota", "budget", "segment", "reason", "loops", "warps", "splits")
-"""The words of the context, in order.
+from simwarp.compiled.tables import Context
 
-``executed`` thread-instructions and ``steps`` are counted; ``quota`` warps-times-steps may be run before the
-driver returns, ``budget`` steps at most; ``splits`` is 1 where a sparse group runs on a compact copy.
-"""
 NONE_LEFT, AT_CURRENT, CHOSEN = range(3)
 """Reasons to return: no group may run; the current group stands at ``segment``; or was only chosen."""
 IDLE, READY, LATER = range(3)
@@ -20,7 +16,7 @@ IDLE, READY, LATER = range(3)
 DRIVER = """
 define i64 @drive(
     ptr noalias %slots, ptr noalias %inputs, ptr noalias %masks, ptr noalias %states, ptr noalias %rounds,
-    ptr noalias %loop_flags, ptr noalias %ctx
+    ptr noalias %loop_flags, ptr %ctx
 ) {
 entry:
   %steps.at = getelementptr i64, ptr %ctx, i64 1
@@ -169,7 +165,49 @@ begin:
   %b.nrow = mul i64 %b.next, %warps
   %b.nmasks = getelementptr i32, ptr %masks, i64 %b.nrow
   %b.falls = icmp eq i64 %b.kind, 1
-  br label %warp
+  %b.look.at = getelementptr ptr, ptr @looks, i64 %b.k
+  %b.look = load ptr, ptr %b.look.at
+  %b.pure = icmp eq ptr %b.look, null
+  br i1 %b.pure, label %warp, label %look.next
+
+look.next:
+  %a.w = load i64, ptr %w
+  %a.end = icmp eq i64 %a.w, %warps
+  br i1 %a.end, label %prepare, label %look.one
+
+look.one:
+  %a.at = getelementptr i32, ptr %b.masks, i64 %a.w
+  %a.m = load i32, ptr %a.at
+  %a.after = add i64 %a.w, 1
+  store i64 %a.after, ptr %w
+  %a.none = icmp eq i32 %a.m, 0
+  br i1 %a.none, label %look.none, label %look.run
+
+look.none:
+  %a.masks.at = getelementptr ptr, ptr %ctx, i64 MASKS
+  %a.masks = load ptr, ptr %a.masks.at
+  %a.mask.at = getelementptr i32, ptr %a.masks, i64 %a.w
+  store i32 0, ptr %a.mask.at
+  br label %look.next
+
+look.run:
+  %a.found = call i32 %b.look(ptr %slots, ptr %inputs, i64 %a.w, i32 %a.m, ptr %ctx)
+  %a.clean = icmp eq i32 %a.found, 0
+  br i1 %a.clean, label %look.next, label %at.current
+
+prepare:
+  store i64 0, ptr %w
+  %p.number.at = getelementptr i64, ptr @prepared, i64 %b.k
+  %p.number = load i64, ptr %p.number.at
+  %p.needs = icmp sge i64 %p.number, 0
+  br i1 %p.needs, label %prepare.all, label %warp
+
+prepare.all:
+  %p.fn.at = getelementptr ptr, ptr %ctx, i64 PREPARE
+  %p.fn = load ptr, ptr %p.fn.at
+  %p.found = call i32 %p.fn(ptr %ctx, i64 %p.number)
+  %p.clean = icmp eq i32 %p.found, 0
+  br i1 %p.clean, label %warp, label %at.current
 
 warp:
   %w.w = load i64, ptr %w
@@ -389,4 +427,4 @@ there:
   store i8 %flag.new, ptr %flag.at
   ret void
 }
-"""
+""".replace("MASKS", str(int(Context.MASKS))).replace("PREPARE", str(int(Context.PREPARE)))

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from simwarp.compiled.accesses import INTRINSICS, gather, scatter
 from simwarp.compiled.driver import DRIVER
 from simwarp.compiled.expressions import Value
-from simwarp.compiled.segments import Key, Segment
+from simwarp.compiled.meetings import Meeting
+from simwarp.compiled.segments import Access, Key, Segment
+from simwarp.compiled.tables import Context
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.special_registers import TYPES
@@ -75,7 +78,11 @@ class _Body:
         self._memory: dict[Any, str] = {}
         self._addresses: dict[Any, str] = {}
         self._done: dict[Value, str] = {}
+        self.loaded: list[str] = []
+        """The elements that the segment's load loaded."""
         self.dirty: dict[int, None] = {}
+        self._bad: list[str] = []
+        """Conditions under which NumPy must look at the lanes."""
 
     def emit(self, text: str) -> str:
         """Add an instruction; returns the name of its result."""
@@ -152,6 +159,99 @@ class _Body:
         self.lines.append(f"  store i64 {self.emit(f'add i64 {before}, {wide}')}, ptr %ctx")
         return word
 
+    # ---- memory ----------------------------------------------------------------------------------------
+
+    def access(self, access: Access) -> None:
+        """Execute an access, whose addresses were checked and are those of this process."""
+        masks = self.emit(f"load ptr, ptr {self._word(Context.MASKS)}")
+        lanes = self.emit(f"load i32, ptr {self.emit(f'getelementptr i32, ptr {masks}, i64 %w')}")
+        mask = self.emit(f"bitcast i32 {lanes} to <32 x i1>")
+        table = self.emit(f"load ptr, ptr {self._word(Context.AT)}")
+        at = self.emit(f"getelementptr <32 x i64>, ptr {table}, i64 %w")
+        words = self.emit(f"load <32 x i64>, ptr {at}, align 8")
+        size, stored = access.dtype.itemsize, [self.value(x) for x in access.stored]
+        for i in range(access.count):
+            here = self.emit(f"add <32 x i64> {words}, splat (i64 {i * size})") if i else words
+            hosts = self.emit(f"inttoptr <32 x i64> {here} to <32 x ptr>")
+            kind = element(access.stored[i].dtype if stored else access.dtype)
+            self.declared |= set(INTRINSICS)
+            if stored:
+                scatter(self, stored[i], hosts, mask, kind)
+            else:
+                self.loaded.append(gather(self, hosts, mask, kind))
+
+    def address(self, access: Access, guard: Value | None) -> None:
+        """Note the lanes that execute an access, and their addresses."""
+        mask = "%mask" if guard is None else self.emit(f"and <32 x i1> %mask, {self.value(guard)}")
+        lanes = self.emit(f"bitcast <32 x i1> {mask} to i32")
+        masks = self.emit(f"load ptr, ptr {self._word(Context.MASKS)}")
+        self.do(f"store i32 {lanes}, ptr {self.emit(f'getelementptr i32, ptr {masks}, i64 %w')}")
+        table = self.emit(f"load ptr, ptr {self._word(Context.AT)}")
+        at = self.emit(f"getelementptr <32 x i64>, ptr {table}, i64 %w")
+        self.do(f"store <32 x i64> {self.value(access.address)}, ptr {at}, align 8")
+
+    def come(self) -> None:
+        """Note the lanes that come to a barrier."""
+        masks = self.emit(f"load ptr, ptr {self._word(Context.MASKS)}")
+        self.do(f"store i32 %m, ptr {self.emit(f'getelementptr i32, ptr {masks}, i64 %w')}")
+
+    def meet(self, met: Meeting) -> None:
+        """Return 1 for lanes that do not meet as they should."""
+        assert met.members is not None
+        bad = self._bad
+        bad.append(self.emit(f"icmp eq i64 {self._loaded_word(Context.MEETS_WARP)}, 0"))
+        members = self.value(met.members)
+        lane = self.emit("call i32 @llvm.cttz.i32(i32 %m, i1 true)")
+        word = self.emit(f"extractelement <32 x i32> {members}, i32 {lane}")
+        differ = self.emit(f"icmp ne <32 x i32> {members}, {self.splat(word)}")
+        defined = self.value(met.defined)
+        bad += [self._any(differ), self._any(self.emit(f"xor <32 x i1> {defined}, splat (i1 true)"))]
+        table = self.emit(f"load ptr, ptr {self._word(Context.LIVE)}")
+        live = self.emit(f"load i32, ptr {self.emit(f'getelementptr i32, ptr {table}, i64 %w')}")
+        absent = self.emit("xor i32 %m, -1")
+        named = live if met.all_of_warp else self.emit(f"and i32 {live}, {word}")
+        outside = self.emit(f"and i32 %m, {self.emit(f'xor i32 {word}, -1')}")
+        for lanes in (self.emit(f"and i32 {named}, {absent}"), outside):
+            bad.append(self.emit(f"icmp ne i32 {lanes}, 0"))
+
+    def leave(self, guard: Value | None, which: frozenset[bool]) -> None:
+        """Return 1 where lanes leave the others for good."""
+        if guard is None:
+            return
+        taken = self.value(guard)
+        for value in which:
+            lanes = taken if value else self.emit(f"xor <32 x i1> {taken}, splat (i1 true)")
+            self._bad.append(self._any(lanes))
+
+    def found(self) -> str:
+        """Whether NumPy must look at the lanes, as a word."""
+        if not self._bad:
+            return "0"
+        found = self._bad[0]
+        for one in self._bad[1:]:
+            found = self.emit(f"or i1 {found}, {one}")
+        return self.emit(f"zext i1 {found} to i32")
+
+    def splat(self, word: str) -> str:
+        """A word of 32 bits in all lanes."""
+        first = self.emit(f"insertelement <32 x i32> poison, i32 {word}, i64 0")
+        return self.emit(f"shufflevector <32 x i32> {first}, <32 x i32> poison, <32 x i32> zeroinitializer")
+
+    def _any(self, lanes: str) -> str:
+        """Whether an executing lane is among some."""
+        both = self.emit(f"and <32 x i1> {lanes}, %mask")
+        return self.emit(f"icmp ne i32 {self.emit(f'bitcast <32 x i1> {both} to i32')}, 0")
+
+    def do(self, text: str) -> None:
+        """Add an instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def _loaded_word(self, word: Context) -> str:
+        return self.emit(f"load i64, ptr {self._word(word)}")
+
+    def _word(self, word: Context) -> str:
+        return self.emit(f"getelementptr i64, ptr %ctx, i64 {int(word)}")
+
     # ---- expressions -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -169,8 +269,10 @@ class _Body:
             return self.read(x.about)
         if x.name == "constant":
             return self._constant(x)
+        if x.name == "loaded":
+            return self.loaded[int(x.about)]
         given = [self.value(a) for a in x.arguments]
-        of = x.arguments[0].dtype
+        of = x.arguments[0].dtype if x.arguments else x.dtype
         kind = vector(of)
         if x.name in _COMPARED:
             signed, unsigned, real = _COMPARED[x.name]
@@ -278,7 +380,46 @@ def _fma(body: _Body, x: Value, given: list[str]) -> str:
     return body.call("fma", x.dtype, *given)
 
 
+def _lane(body: _Body, x: Value, given: list[str]) -> str:
+    return f"<{', '.join(f'i32 {lane}' for lane in range(WARP_SIZE))}>"
+
+
+def _executing(body: _Body, x: Value, given: list[str]) -> str:
+    return body.splat("%m")
+
+
+def _ballot(body: _Body, x: Value, given: list[str]) -> str:
+    votes = body.emit(f"and <32 x i1> {given[0]}, %mask")
+    return body.splat(body.emit(f"bitcast <32 x i1> {votes} to i32"))
+
+
+def _permute(body: _Body, x: Value, given: list[str]) -> str:
+    kind = vector(x.dtype)
+    if x.about is not None:
+        lanes = ", ".join(f"i32 {lane}" for lane in x.about)
+        return body.emit(f"shufflevector {kind} {given[0]}, {kind} poison, <32 x i32> <{lanes}>")
+    space = body.emit(f"alloca {kind}")
+    body.do(f"store {kind} {given[0]}, ptr {space}, align 8")
+    hosts = body.emit(f"getelementptr {element(x.dtype)}, ptr {space}, <32 x i32> {given[1]}")
+    body.declared |= set(INTRINSICS)
+    return gather(body, hosts, "splat (i1 true)", element(x.dtype))
+
+
+def _reduce(body: _Body, x: Value, given: list[str]) -> str:
+    kind, operation = vector(x.dtype), x.about
+    if operation in ("min", "max"):
+        operation = ("s" if x.dtype.kind == "i" else "u") + operation
+    name = f"@llvm.vector.reduce.{operation}.v32i32"
+    body.declared.add(f"declare i32 {name}({kind})")
+    return body.splat(body.emit(f"call i32 {name}({kind} {given[0]})"))
+
+
 _SPECIAL: dict[str, Any] = {
+    "lane": _lane,
+    "executing": _executing,
+    "ballot": _ballot,
+    "permute": _permute,
+    "reduce": _reduce,
     "cast": _cast,
     "view": _view,
     "where": _where,
@@ -296,9 +437,30 @@ _SPECIAL: dict[str, Any] = {
 }
 
 
-def _segment(
-    segment: Segment, types: Sequence[Any], inputs: dict[Key, int], needed: int
-) -> tuple[list[str], set[str]]:
+_GIVEN = "ptr noalias %slots, ptr noalias %inputs, i64 %w, i32 %m, ptr %ctx"
+
+
+def _look(segment: Segment, types: Sequence[Any], inputs: dict[Key, int]) -> tuple[list[str], set[str]]:
+    """The function that looks at a warp before any warp executes the first step; 1 if it is NumPy's."""
+    if not segment.looks:
+        return [], set()
+    body, access = _Body(types, inputs), segment.access
+    if access is not None:
+        body.address(access, segment.traced[0].guard)
+    elif segment.prepared is not None:
+        body.come()
+    if segment.leaves:
+        body.leave(segment.traced[0].guard, segment.leaves)
+    for met in segment.meetings:
+        if met.members is not None:
+            body.meet(met)
+    found = body.found()
+    head = f"define internal i32 @look{segment.number}({_GIVEN}) #0 {{"
+    start, end = "  %mask = bitcast i32 %m to <32 x i1>", f"  ret i32 {found}"
+    return [head, start, *body.lines, end, "}"], body.declared
+
+
+def _segment(segment: Segment, types: Sequence[Any], inputs: dict[Key, int]) -> tuple[list[str], set[str]]:
     """The function of one segment: it returns the executing lanes that its branch sends to the label."""
     body = _Body(types, inputs)
     taken = "%m"
@@ -309,30 +471,27 @@ def _segment(
         if guard is not None:
             word = body.count(guard)
             taken = word if is_branch else taken
+        if one.access is not None:
+            body.access(one.access)
         written = {slot: body.value(value) for slot, value in one.writes.items()}
         for slot, value in written.items():
             body.write(slot, value, guard)
-    body.flush(needed)
-    given = "ptr noalias %slots, ptr noalias %inputs, i64 %w, i32 %m, ptr noalias %ctx"
-    head = f"define internal i32 @segment{segment.number}({given}) #0 {{"
+    body.flush(segment.later)
+    head = f"define internal i32 @segment{segment.number}({_GIVEN}) #0 {{"
     start = "  %mask = bitcast i32 %m to <32 x i1>"
     return [head, start, *body.lines, f"  ret i32 {taken}", "}"], body.declared
 
 
-def module(
-    segments: Sequence[Segment], types: Sequence[Any], inputs: dict[Key, int], live: Sequence[int]
-) -> str:
+def module(segments: Sequence[Segment], types: Sequence[Any], inputs: dict[Key, int]) -> str:
     """The text of a kernel: its segments, tables and driver."""
-    lines, declared = list[str](), {"declare i32 @llvm.ctpop.i32(i32)"}
+    lines, declared = list[str](), {"declare i32 @llvm.ctpop.i32(i32)", "declare i32 @llvm.cttz.i32(i32, i1)"}
     for segment in segments:
         if segment.foreign:
             continue
-        needed = live[segment.end]
-        if segment.branch is not None:
-            needed |= live[segment.branch.target]
-        text, more = _segment(segment, types, inputs, needed)
-        lines += text
-        declared |= more
+        made = _segment(segment, types, inputs), _look(segment, types, inputs)
+        for text, more in made:
+            lines += text
+            declared |= more
     return "\n".join([*_tables(segments), *sorted(declared), *lines, DRIVER, "!0 = !{}", ""])
 
 
@@ -358,9 +517,14 @@ def _tables(segments: Sequence[Segment]) -> list[str]:
         rows["back"].append(back)
     n = len(segments)
     lines = [f"@{name} = internal constant [{n} x i64] [{_listed(row)}]" for name, row in rows.items()]
+    numbers = iter(range(n))
+    prepared = [-1 if s.prepared is None else next(numbers) for s in segments]
+    looks = ", ".join(f"ptr @look{s.number}" if s.looks else "ptr null" for s in segments)
     functions = ", ".join("ptr null" if s.foreign else f"ptr @segment{s.number}" for s in segments)
     return [
         *lines,
+        f"@prepared = internal constant [{n} x i64] [{_listed(prepared)}]",
+        f"@looks = internal constant [{n} x ptr] [{looks}]",
         f"@functions = internal constant [{n} x ptr] [{functions}]",
         f"@count = internal constant i64 {n}",
         'attributes #0 = { nounwind "prefer-vector-width"="512" }',

@@ -73,6 +73,8 @@ class Chunk:
         self.origins: dict[int, Origin] = {}
         self.carried: dict[tuple[str, int], Origin] = {}
         self.loaded: Missing | None = None
+        self.tables: Any = None
+        """What `simwarp.compiled.memory` knows of the chunk's memory."""
         self.undefined: Mask | None = None
         """The value of `undefined_now`, as long as ``executed`` equals ``undefined_at``."""
         self.undefined_at = -1

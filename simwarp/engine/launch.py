@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.checks import KINDS, POISONING, Checks
+from simwarp.checks import KINDS, POISONING, STRICT, Checks
 from simwarp.compiled.run import Kernel, kernel_of
 from simwarp.engine.asynchronous.tensor_maps import ChangedMaps
 from simwarp.engine.chunk import Chunk
@@ -167,7 +167,8 @@ class Launch:
         """The compiled kernel, if the engine and the steps spent so far ask for one."""
         if self.engine == "numpy" or self.schedule != "lowest pc" or self.on_step:
             return None
-        if self.program.exchanges and any(self.checks.action(kind) != "raise" for kind in KINDS):
+        usual = (kind for kind in KINDS if kind not in STRICT)
+        if self.program.exchanges and any(self.checks.action(kind) != "raise" for kind in usual):
             return None  # after a fault an exchange may read lanes that have ended, which have no value here
         is_asked = self.engine == "compiled" or (hot and self.spent >= _HOT)
         return kernel_of(self.program, make=is_asked)

@@ -20,7 +20,10 @@ from simwarp.program.steps import Routine, Step
 from simwarp.program.waits import Unheeded, unheeded
 from simwarp.ptx import kinds
 from simwarp.ptx.mangled_names import plain_variable
-from simwarp.ptx.syntax import Register, Variable
+from simwarp.ptx.syntax import Immediate, Register, Variable
+
+BARRIERS = 16
+"""The barriers of a block."""
 
 
 class HostFunction(NamedTuple):
@@ -173,6 +176,19 @@ class Program:
     def mixed_barriers(self) -> frozenset[int]:
         """The barriers of a block that may be used with several thread counts."""
         return with_several_counts(self)
+
+    @cached_property
+    def whole_barriers(self) -> frozenset[int]:
+        """The steps that wait for all threads of a block, at a barrier that is a number in the text."""
+        return frozenset(step.number for step in self.steps if self._is_whole(step))
+
+    def _is_whole(self, step: Step) -> bool:
+        if step.kind is not kinds.BARRIER or len(step.sources) != 1 or step.form.has("arrive"):
+            return False
+        number = step.instruction.operands[0]
+        if not isinstance(number, Immediate) or number.value >= BARRIERS:
+            return False
+        return number.value not in self.mixed_barriers
 
     @cached_property
     def unheeded_tests(self) -> Unheeded:

@@ -81,6 +81,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 """PTX type → the NumPy type it is computed in; a word for packed pairs and types that NumPy lacks."""
 
+_STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
+
 
 def storage(type_name: str) -> np.dtype[Any]:
     """The unsigned dtype (bool for a predicate) that a register of a PTX type is stored in."""
@@ -124,6 +126,11 @@ class Form:
     def vector(self) -> int:
         """The number of elements of a vector access; 1 without ``.v2``, ``.v4`` or ``.v8``."""
         return next((n for n in (2, 4, 8) if self.has(f"v{n}")), 1)
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether a load or store is a strong operation (PTX ISA 9.0, 8.4)."""
+        return bool(_STRONG.intersection(self.modifiers))
 
     @property
     def combines(self) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simwarp.engine.events import Chunk
     from simwarp.memory import Allocation, Memory
     from simwarp.program.program import Step
+    from simwarp.ptx.rows import Form
 
 Lanes = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
@@ -23,12 +24,10 @@ Addresses = npt.NDArray[np.uint64]
 WEAK, FOR_BLOCK, STRONG = range(3)
 """Strength of an access: weak, strong within a block (``.cta``), strong for all (PTX ISA 9.0, 8.4)."""
 
-_STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
-
 
 def strength(step: Step) -> int:
     """The strength of an instruction's accesses: `WEAK`, `FOR_BLOCK` or `STRONG`."""
-    return _strength(step.kind.updates, step.form.modifiers)
+    return _strength(step.kind.updates, step.form)
 
 
 def is_volatile(step: Step) -> bool:
@@ -37,11 +36,11 @@ def is_volatile(step: Step) -> bool:
 
 
 @cache
-def _strength(updates: bool, modifiers: tuple[str, ...]) -> int:
-    """The strength of accesses by an instruction with these modifiers."""
-    if not updates and not _STRONG.intersection(modifiers):
+def _strength(updates: bool, form: Form) -> int:
+    """The strength of accesses by an instruction of a form."""
+    if not updates and not form.is_strong:
         return WEAK
-    return FOR_BLOCK if "cta" in modifiers else STRONG
+    return FOR_BLOCK if form.has("cta") else STRONG
 
 
 class Access(NamedTuple):

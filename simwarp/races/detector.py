@@ -9,7 +9,7 @@ Source: PTX ISA 9.0, chapter 8 (memory consistency model), section 8.7.1 (confli
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -79,6 +79,53 @@ class Races(Synchronisation):
         self._agents: dict[int, Agent] = {}
         """Time of an asynchronous access → who performs it."""
         self._stale = StaleReads(self._steps, self._place_of)
+        self.noted: object | None = None
+        """Reads that compiled code has noted, and that are not in the shadows yet."""
+
+    # ---- compiled code ------------------------------------------------------------------------------
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether compiled code may record clean accesses in the shadows."""
+        return type(self) is Races and not self._strict
+
+    def shadow_of(self, allocation: Allocation, private: bool) -> Shadow | None:
+        """The shadow of an allocation, if it has one yet; ``private``: it is the chunk's shared memory."""
+        return (self._shared_shadows if private else self._shadows).get(allocation)
+
+    def past(self, private: bool) -> int:
+        """A time before which all accesses are ordered before all next ones; see `Order.past`."""
+        return self.order.past(private and self.launch.blocks_per_cluster == 1)
+
+    def barriers(self, warps: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The times of the last barriers of the warps' blocks, and of all lanes of the warps."""
+        return self.order.barrier[warps], self.order.within_warps.whole(warps)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether barriers are all that has ordered warps so far; see `Order.is_simple`."""
+        return self.order.is_simple
+
+    def passed(self, chunk: Chunk, time: int) -> None:
+        """Record that all blocks of a chunk passed a barrier at a time."""
+        live = np.any(chunk.live, axis=1)
+        self.order.pass_whole(chunk.warp[live, 0], live, time)
+
+    def met(self, warps: npt.NDArray[np.intp], times: npt.NDArray[np.int64]) -> None:
+        """Record when all lanes of warps last met."""
+        self.order.within_warps.set_whole(warps, times)
+
+    @property
+    def time(self) -> int:
+        """The time of the next access."""
+        return self._time
+
+    def record(self, steps: Iterable[Step]) -> None:
+        """Count weak accesses of some steps, one after another, that are in the shadows."""
+        self._steps += steps
+        self._time = len(self._steps) + 1
+        while self._time >= self._strengths.size:
+            self._strengths = np.concatenate([self._strengths, np.zeros_like(self._strengths)])
 
     # ---- accesses -----------------------------------------------------------------------------------
 

@@ -209,6 +209,12 @@ class Order:
             result[at] = lane < clock.size and times[at] < clock[lane]
         return result
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether barriers of blocks and of whole warps are all that has ordered them."""
+        others = self._some_known, self._pending, self._advanced, self._agents, self._fenced.any()
+        return self.within_warps.is_simple and not any(others)
+
     # ---- queries ------------------------------------------------------------------------------------
 
     def ordered(

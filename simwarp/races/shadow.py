@@ -10,6 +10,7 @@ then not the unit's number.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,14 @@ class Shadow:
         self.signals: npt.NDArray[Any] | None = None
         self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
         self.last_write = self.last_also = self.last_update = self.last_read = 0
+        self.pending: Callable[[], None] | None = None
+        """Enters reads that are noted elsewhere; `readers` calls it."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has entries of weak accesses alone, and not in pages."""
+        others = self._pages, self.updated, self.constant, self.observed
+        return all(one is None for one in others)
 
     def _count(self) -> int:
         """The number of units into which the allocation is divided."""
@@ -160,6 +169,8 @@ class Shadow:
 
     def readers(self) -> tuple[Entries, Entries]:
         """The arrays of last readers, ``read`` and ``read_also``; they are allocated on first use."""
+        if self.pending is not None:
+            self.pending()
         if self.read is None or self.read_also is None:
             self.read, self.read_also = self._empty(), self._empty()
         return self.read, self.read_also
@@ -207,6 +218,8 @@ class Shadow:
 
     def _refine(self, width: int) -> None:
         """Split all units into units of a smaller width."""
+        if self.pending is not None:
+            self.pending()
         times = self.unit // width
         self.unit = width
         if self._pages is not None:

@@ -57,6 +57,19 @@ class WarpOrder:
         """The time of the last barrier of all live lanes of a warp."""
         return int(self._whole[warp])
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether all live lanes of a warp have met each time."""
+        return not self._used
+
+    def set_whole(self, warps: Warps, times: Times) -> None:
+        """Record the times when all live lanes of warps last met."""
+        self._whole[warps] = times
+
+    def whole(self, warps: Warps) -> Times:
+        """The times of the last barriers of all live lanes of warps."""
+        return self._whole[warps]
+
     def ordered(self, warps: Warps, later: Times, earlier: Times, times: Times) -> npt.NDArray[np.bool_]:
         """Whether accesses of ``earlier`` lanes at ``times`` are ordered before those of ``later`` lanes."""
         result = times < self._whole[warps]

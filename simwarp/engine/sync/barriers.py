@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from simwarp.faults import BarrierFault
 from simwarp.lanes import WARP_SIZE
+from simwarp.program.program import BARRIERS
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk, Mask
     from simwarp.program.program import Step
 
-BARRIERS = 16
 _NONE = -1
 _Counts = npt.NDArray[np.int64]
 

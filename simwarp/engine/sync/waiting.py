@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine.sync.barriers import BARRIERS
 from simwarp.faults import BarrierFault, InactiveSource, MemberMaskFault
 from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word, popc
 from simwarp.program.program import Step
 from simwarp.ptx.kinds import BARRIER, CLUSTER_BARRIER, WARP, WARP_BARRIER
-from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
     from simwarp.engine.state import Chunk, Mask, Scheduler
@@ -154,11 +152,8 @@ def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[St
 
 def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Execute a barrier of the block: wait for its threads, or only arrive."""
-    chunk, arrives = scheduler.chunk, step.form.has("arrive")
-    operand = step.instruction.operands[0]
-    mixed = chunk.program.mixed_barriers
-    plain = isinstance(operand, Immediate) and operand.value < BARRIERS and operand.value not in mixed
-    plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
+    chunk = scheduler.chunk
+    plain = pc in chunk.program.whole_barriers and not chunk.is_part
     if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:  # the usual case
         scheduler.executed(step, chunk.mask)
         if chunk.live is not scheduler.attendance.block.settled:
