@@ -29,11 +29,15 @@ from ptx_cases import (
     chain,
     check_equal,
     collatz,
+    fft,
     gemm,
+    merge_sort,
     multiply,
     pack,
     packed,
     popc,
+    queens,
+    shuffles,
     spmv,
     wgmma_b1,
     wgmma_f16,
@@ -81,7 +85,8 @@ CUBE, TINY = {"m": 512, "n": 512, "k": 512}, {"m": 64, "n": 64, "k": 64}
 SPARSE = {"rows": 65536, "zipf": 1.2, "longest": 4096}
 FEW_ROWS = {**SPARSE, "rows": 256}
 ONE_WARP, SEQUENCES = {"rounds": 100_000}, {"threads": 128, "each": 32}
-NUMPY = {"engine": "numpy"}
+NUMPY, COMPILED = {"engine": "numpy"}, {"engine": "compiled"}
+SUMS, FEW_SUMS = {"warps": 4, "rounds": 2000}, {"warps": 4, "rounds": 4}
 CASES = {
     "bmm32": Case(
         multiply, {"m": 1024, "n": 1024, "k": 1024}, TINY, 15, 800.0, options={"chunk_lanes": 16384}
@@ -99,6 +104,20 @@ CASES = {
     "chain-numpy": Case(chain, ONE_WARP, {"rounds": 10}, 5, options=NUMPY),
     "collatz": Case(collatz, SEQUENCES, SEQUENCES, 15, 200.0),
     "collatz-numpy": Case(collatz, SEQUENCES, {"threads": 1, "each": 1}, 3, options=NUMPY),
+    "queens": Case(queens, {"n": 9}, {"n": 6}, options=COMPILED),
+    "queens-numpy": Case(queens, {"n": 9}, {"n": 4}, 3, options=NUMPY),
+    "gemm-256": Case(gemm, {"m": 256, "n": 256, "k": 256}, TINY, 9, options=COMPILED),
+    "gemm-256-numpy": Case(gemm, {"m": 256, "n": 256, "k": 256}, TINY, 9, options=NUMPY),
+    "fft": Case(fft, {"blocks": 2}, {"blocks": 1}, 9, options=COMPILED),
+    "fft-numpy": Case(fft, {"blocks": 2}, {"blocks": 1}, 9, options=NUMPY),
+    "merge-sort": Case(merge_sort, {"blocks": 2}, {"blocks": 1}, 9, options=COMPILED),
+    "merge-sort-numpy": Case(merge_sort, {"blocks": 2}, {"blocks": 1}, 9, options=NUMPY),
+    "shuffles": Case(shuffles, SUMS, FEW_SUMS, 9, options=COMPILED),
+    "shuffles-numpy": Case(shuffles, SUMS, FEW_SUMS, 5, options=NUMPY),
+    "spmv-compiled": Case(spmv, {**SPARSE, "rows": 8192}, FEW_ROWS, 5, options=COMPILED),
+    "spmv-numpy": Case(spmv, {**SPARSE, "rows": 8192}, FEW_ROWS, 5, options=NUMPY),
+    "bmm32-compiled": Case(multiply, CUBE, TINY, 9, options=COMPILED),
+    "bmm32-numpy": Case(multiply, CUBE, TINY, 9, options=NUMPY),
     "popc": Case(popc, {"m": 128, "n": 128, "k": 128}, TINY, in_seconds=True),
 }
 NEEDS_TWO_CORES = {"spmv-two-workers"}

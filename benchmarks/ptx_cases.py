@@ -126,6 +126,52 @@ def collatz(random: np.random.Generator, threads: int, each: int, **options: Any
     return device.samples[-1]
 
 
+def queens(random: np.random.Generator, n: int, **options: Any) -> Sample:
+    """The ways to put n queens on a board, a thread for each pair of first rows."""
+    device = TimedDevice(**options)
+    counts = device.allocate((128,), np.uint32)
+    device.load(ptx("benchmarks/narrow.cu")).kernel("queens")((1, 1, 1), (128, 1, 1), counts, np.uint32(n))
+    check_equal(counts.download().sum(dtype=np.int64), np.array({4: 2, 6: 4, 8: 92, 9: 352, 10: 724}[n]))
+    return device.samples[-1]
+
+
+def fft(random: np.random.Generator, blocks: int, **options: Any) -> Sample:
+    """The Fourier transforms of rows of 1,024 numbers, a block each."""
+    x = (random.standard_normal((blocks, 1024)) + 1j * random.standard_normal((blocks, 1024))).astype(
+        np.complex64
+    )
+    roots = np.exp(-2j * np.pi * np.arange(512) / 1024).astype(np.complex64)
+    device = TimedDevice(**options)
+    y = device.allocate((blocks, 2048), np.float32)
+    kernel = device.load(ptx("benchmarks/narrow.cu")).kernel("fft")
+    kernel((blocks, 1, 1), (256, 1, 1), *(device.upload(a.view(np.float32)) for a in (x, roots)), y)
+    exact = np.fft.fft(x.astype(np.complex128))
+    check_close(y.download(), exact.view(np.float64), np.full((1, 2048), 1e-5 * np.abs(exact).max()))
+    return device.samples[-1]
+
+
+def merge_sort(random: np.random.Generator, blocks: int, **options: Any) -> Sample:
+    """Rows of 1,024 numbers, each sorted by a block."""
+    x = random.integers(0, 1 << 16, (blocks, 1024), dtype=np.uint32)
+    device = TimedDevice(**options)
+    y = device.allocate(x.shape, np.uint32)
+    kernel = device.load(ptx("benchmarks/narrow.cu")).kernel("merge_sort")
+    kernel((blocks, 1, 1), (256, 1, 1), device.upload(x), y)
+    check_equal(y.download(), np.sort(x))
+    return device.samples[-1]
+
+
+def shuffles(random: np.random.Generator, warps: int, rounds: int, **options: Any) -> Sample:
+    """Sums of 32 numbers by shuffles, many one after another in each warp."""
+    x = random.integers(0, 1 << 20, (warps, rounds, WARP_SIZE), dtype=np.uint32)
+    device = TimedDevice(**options)
+    y = device.allocate((warps, rounds), np.uint32)
+    kernel = device.load(ptx("benchmarks/narrow.cu")).kernel("shuffles")
+    kernel((1, 1, 1), (warps * WARP_SIZE, 1, 1), device.upload(x), y, np.uint32(rounds))
+    check_equal(y.download(), x.sum(axis=2, dtype=np.uint32))
+    return device.samples[-1]
+
+
 def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **options: Any) -> Sample:
     """A sparse matrix (rows, rows), with rows of very different lengths, times a vector; a warp per row."""
     lengths = np.minimum(random.zipf(zipf, rows), longest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -26,6 +26,16 @@ def _target() -> Any:
     target = binding.Target.from_default_triple()
     features = binding.get_host_cpu_features().flatten()
     return target.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=1)
+
+
+_KEPT = 64
+"""Most machine codes that a process keeps for other programs with the same text."""
+
+
+@lru_cache(_KEPT)
+def code_of(text: str) -> Code:
+    """The machine code of a text; RuntimeError if LLVM refuses it."""
+    return Code(text)
 
 
 class Code:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from simwarp.compiled.code import Code, llvm
+from simwarp.compiled.code import Code, code_of, llvm
 from simwarp.compiled.groups import Groups
 from simwarp.compiled.memory import Memory
 from simwarp.compiled.registers import Registers
@@ -60,7 +60,7 @@ class Kernel:
     def code(self) -> Code | None:
         """The machine code, made when it is first needed; None if LLVM refuses it."""
         try:
-            return Code(module(self.segments, self.types, self.inputs))
+            return code_of(module(self.segments, self.types, self.inputs))
         except RuntimeError:
             self.every.clear()
             self.paying.clear()

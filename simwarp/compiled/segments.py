@@ -66,6 +66,8 @@ class Traced:
     reads: set[Key]
     access: Access | None = None
     meeting: Meeting | None = None
+    refused: Value | None = None
+    """The lanes whose result has no meaning: those are NumPy's."""
     leaves: frozenset[bool] = frozenset()
     """At a branch, the values of its guard whose lanes leave the others for good: those are NumPy's."""
 
@@ -73,7 +75,7 @@ class Traced:
     def is_looked_at(self) -> bool:
         """Whether registers decide if NumPy executes the step: it is the first of its segment."""
         meets = self.meeting is not None and self.meeting.key is None
-        return self.access is not None or bool(self.leaves) or meets
+        return self.access is not None or bool(self.leaves) or meets or self.refused is not None
 
 
 @dataclass
@@ -133,7 +135,13 @@ class Segment:
     @property
     def looks(self) -> bool:
         """Whether all warps are looked at before one executes it."""
-        return self.access is not None or bool(self.meetings) or bool(self.leaves)
+        others = bool(self.meetings) or bool(self.leaves) or self.refused is not None
+        return self.access is not None or others
+
+    @property
+    def refused(self) -> Value | None:
+        """The lanes of its first step that are NumPy's."""
+        return self.traced[0].refused if self.traced else None
 
     @property
     def leaves(self) -> frozenset[bool]:
@@ -162,6 +170,7 @@ class Recorder:
         self.reads: set[Key] = set()
         self.writes: dict[int, Value] = {}
         self.registers = self
+        self.refused: Value | None = None
 
     def __getitem__(self, slot: int) -> Value:
         """A register: what the step wrote, or its value before."""
@@ -195,8 +204,8 @@ class Recorder:
         self[slot] = value
 
     def has_no_value(self, lanes: Any) -> None:
-        """A division by zero is a finding."""
-        raise UntraceableError("unspecified")
+        """Note the lanes that divide by zero."""
+        self.refused = lanes
 
 
 def register_types(program: Program) -> list[Any]:
@@ -234,7 +243,7 @@ def trace(step: Step, types: Sequence[Any]) -> Traced | None:
             compute(recorder)
     except (UntraceableError, TypeError, ValueError, AttributeError, IndexError, KeyError, OverflowError):
         return None
-    return Traced(guard, recorder.writes, recorder.reads, access, met)
+    return Traced(guard, recorder.writes, recorder.reads, access, met, recorder.refused)
 
 
 def _access(step: Step, recorder: Any) -> Access:

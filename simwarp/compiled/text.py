@@ -214,6 +214,13 @@ class _Body:
         for lanes in (self.emit(f"and i32 {named}, {absent}"), outside):
             bad.append(self.emit(f"icmp ne i32 {lanes}, 0"))
 
+    def refuse(self, lanes: Value, guard: Value | None) -> None:
+        """Return 1 where a lane is among some."""
+        found = self.value(lanes)
+        if guard is not None:
+            found = self.emit(f"and <32 x i1> {found}, {self.value(guard)}")
+        self._bad.append(self._any(found))
+
     def leave(self, guard: Value | None, which: frozenset[bool]) -> None:
         """Return 1 where lanes leave the others for good."""
         if guard is None:
@@ -449,6 +456,8 @@ def _look(segment: Segment, types: Sequence[Any], inputs: dict[Key, int]) -> tup
         body.address(access, segment.traced[0].guard)
     elif segment.prepared is not None:
         body.come()
+    if segment.refused is not None:
+        body.refuse(segment.refused, segment.traced[0].guard)
     if segment.leaves:
         body.leave(segment.traced[0].guard, segment.leaves)
     for met in segment.meetings:

@@ -44,8 +44,9 @@ _LARGEST_REUSED = 30 << 20
 """Bytes of the block that `keep_freed_pages` allocates and frees."""
 _PATIENCE = 50
 """Once lanes go on with poison, which may be a loop count, the budget is divided by this."""
-_HOT = 50_000
-"""Steps of a launch, about a tenth of a second, before its kernel is compiled."""
+_HOT, _HOT_PER_STEP = 50_000, 700
+"""Work of a kernel's launches, about a tenth of a second, before it is compiled; if it is long, about as much
+as LLVM takes for each of its steps."""
 _LOCAL_AT_ONCE = 1 << 28
 """Most bytes of local memory in flight, unless one block needs more."""
 
@@ -156,8 +157,8 @@ class Launch:
         if self.find_races is not None and any(self.checks.action(kind) != "off" for kind in watching):
             self.races = self.find_races(self)
         self.watched_loads = self.races.watched if self.races is not None else set[int]()
-        self.spent = 0
-        """Steps executed so far."""
+        self.spent: int = vars(self.program).get("_spent", 0)
+        """Steps of the kernel executed so far, those of many lanes counted as often as they take time."""
         self.compiled = self.compile()
         self.lent = Lent(self)
         self.changed_maps = ChangedMaps()
@@ -170,7 +171,8 @@ class Launch:
         usual = (kind for kind in KINDS if kind not in STRICT)
         if self.program.exchanges and any(self.checks.action(kind) != "raise" for kind in usual):
             return None  # after a fault an exchange may read lanes that have ended, which have no value here
-        is_asked = self.engine == "compiled" or (hot and self.spent >= _HOT)
+        enough = max(_HOT, _HOT_PER_STEP * len(self.program.steps))
+        is_asked = self.engine == "compiled" or (hot and self.spent >= enough)
         return kernel_of(self.program, make=is_asked)
 
     @cached_property
@@ -221,6 +223,7 @@ class Launch:
                     break
         else:
             executed = workers.run(self, chunks)
+        vars(self.program)["_spent"] = self.spent
         for observer in self.observers:
             observer.on_end(self)
         return executed
@@ -248,6 +251,8 @@ class Launch:
 
     def run_chunk(self, blocks: npt.NDArray[np.int64]) -> int:
         """Execute some blocks together; returns the number of thread-instructions."""
+        if self.compiled is None:
+            self.compiled = self.compile(hot=True)
         with np.errstate(all="ignore"):
             self.journal, chunk = None, Chunk(self, blocks)
             self.lent.enter(self.memory)

@@ -43,7 +43,7 @@ _LOOK = 4096
 """Backward branches of one group between two looks whether the loop is endless."""
 _LANES_PER_UNIT = 2048
 """Number of lanes whose work takes as long as the overhead of a step."""
-_HOT = 256
+_HOT = 16
 """Backward branches of one group between two looks whether to compile the kernel."""
 _LOOK_AROUND = 4
 """Backward branches of one group between two checks whether it is sparse."""
@@ -361,7 +361,7 @@ class Scheduler:
         """Subtract steps from the launch's budget; after a fault, each step counts once per lane."""
         launch = self.launch
         launch.steps_left -= steps
-        launch.spent += steps
+        launch.spent += steps * (1 + self.chunk.mask.size // _LANES_PER_UNIT)
         if launch.units_left < NO_OTHER:
             launch.units_left -= steps * (1 + self.chunk.mask.size // _LANES_PER_UNIT)
         if launch.steps_left < 0 or launch.units_left < 0:

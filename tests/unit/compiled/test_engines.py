@@ -105,6 +105,7 @@ def test_auto_compiles_a_kernel_whose_loop_runs_long(monkeypatch):
     assert answer("auto", DIVERGES, n=200) == answer("numpy", DIVERGES, n=200)
     assert not made
     monkeypatch.setattr("simwarp.engine.launch._HOT", 500)
+    monkeypatch.setattr("simwarp.engine.launch._HOT_PER_STEP", 0)
     assert answer("auto", DIVERGES, n=10_000) == answer("numpy", DIVERGES, n=10_000)
     assert len(made) == 1
 

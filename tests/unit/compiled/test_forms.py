@@ -75,6 +75,8 @@ def test_all_forms_of_each_row_have_equal_bits(name):
         "neg.f32",
         "max.f32",
         "mov.b32",
+        "div.s32",
+        "rem.u64",
     ],
 )
 def test_the_usual_forms_are_compiled(form):
