@@ -1,7 +1,7 @@
 """The memory of a chunk as compiled code sees it: allocations, shadows, warps, and room for a step's lanes.
 
 Made once for a chunk, and brought up to date at each entry. `Reads` are the reads that the race detector's
-shadows do not have yet: a shadow asks for them (`Shadow.settle`), unless a barrier came first.
+shadows do not have yet: a shadow asks for them (`Shadow.pending`), unless a barrier came first.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MOVES = {"global": Row.NOTHING, "shared": Row.SHARED, "local": Row.LOCAL}
 
 
 @cache
-def _library() -> Code:
-    """The functions that all kernels share."""
+def shared_code() -> Code:
+    """The functions that all kernels share; RuntimeError if LLVM refuses them."""
     return Code(library())
 
 
@@ -61,7 +61,7 @@ class Reads:
     def settle(self) -> None:
         """Put them into the shadows."""
         self.forget()
-        _library().call("replay", None, address(self._context))
+        shared_code().call("replay", None, address(self._context))
 
     def forget(self) -> None:
         """Drop them: later accesses are ordered behind all of them, or the shadows have them."""
@@ -207,7 +207,7 @@ class Memory:
         if not foreign:
             self._fill_records()
         context[self._places] = self._addresses
-        context[Context.PREPARE] = _library().address("prepare")
+        context[Context.PREPARE] = shared_code().address("prepare")
         context[Context.TICKS] = context[Context.COUNT_OF_READS] = 0
         context[Context.MOST_TICKS], context[Context.MOST_READS] = _MOST_TICKS, self._most_reads
         context[Context.PER_BLOCK] = chunk.warps_per_block

@@ -16,7 +16,7 @@ import numpy as np
 
 from simwarp.compiled.code import Code, code_of, llvm
 from simwarp.compiled.groups import Groups
-from simwarp.compiled.memory import Memory
+from simwarp.compiled.memory import Memory, shared_code
 from simwarp.compiled.registers import Registers
 from simwarp.compiled.segments import Key, Segment, register_types, segments_of
 from simwarp.compiled.tables import Context
@@ -43,7 +43,8 @@ class Kernel:
         self.types = register_types(program)
         self.segments: list[Segment] = []
         if len(program.routines) == 1 and len(program.steps) <= _MOST_STEPS and llvm() is not None:
-            self.segments = segments_of(program, program.ways_out)
+            with np.errstate(all="ignore"):  # rows compute what is constant
+                self.segments = segments_of(program, program.ways_out)
         self.live = program.live
         self.at = {segment.first: segment for segment in self.segments}
         own = [segment for segment in self.segments if not segment.foreign]
@@ -60,6 +61,7 @@ class Kernel:
     def code(self) -> Code | None:
         """The machine code, made when it is first needed; None if LLVM refuses it."""
         try:
+            shared_code()
             return code_of(module(self.segments, self.types, self.inputs))
         except RuntimeError:
             self.every.clear()

@@ -91,7 +91,8 @@ PLANTED = {
     "read of a lane that does not take part": """
         setp.gt.u32 %p1, %r1, 8; @%p1 bra S; shfl.sync.idx.b32 %r20, %r1, 20, 0x1f, 0x1ff; S:""",
     "a division by zero": """
-        div.u32 %r20, %r1, %r6; mul.wide.u32 %rd3, %r20, 4; add.s64 %rd3, %rd3, %rd1; ld.global.u32 %r20, [%rd3];""",
+        div.u32 %r20, %r1, %r6; mul.wide.u32 %rd3, %r20, 4; add.s64 %rd3, %rd3, %rd1;
+        ld.global.u32 %r20, [%rd3];""",
     "lane outside its own member mask": """
         vote.sync.ballot.b32 %r20, %p3, 0xfffffff0;""",
 }

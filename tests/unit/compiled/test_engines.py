@@ -116,9 +116,13 @@ def test_without_llvmlite_numpy_runs_all(monkeypatch):
     assert answer("compiled", DIVERGES) == answer("numpy", DIVERGES)
 
 
-def test_a_kernel_that_llvm_refuses_stays_with_numpy(monkeypatch):
+@pytest.mark.parametrize("what", ["the kernel", "what kernels share"])
+def test_a_kernel_that_llvm_refuses_stays_with_numpy(monkeypatch, what):
     monkeypatch.setattr(run, "_KERNELS", made := {})
-    monkeypatch.setattr(run, "module", lambda *_: "define broken")
+    if what == "the kernel":
+        monkeypatch.setattr(run, "module", lambda *_: "define broken")
+    else:
+        monkeypatch.setattr(run, "shared_code", lambda: run.code_of("define broken"))
     assert answer("compiled", DIVERGES) == answer("numpy", DIVERGES)
     (kernel,) = made.values()
     assert not kernel.every
