@@ -41,6 +41,7 @@ from ptx_cases import (
     spmv,
     wgmma_b1,
     wgmma_f16,
+    wmma_f16,
 )
 
 import reference
@@ -98,6 +99,7 @@ CASES = {
     "spmv-without-compaction": Case(spmv, SPARSE, FEW_ROWS, 3, within=without_compaction),
     "spmv-two-workers": Case(spmv, SPARSE, FEW_ROWS, 3, options={"workers": 2}, within=all_cores),
     "gemm-1024": Case(gemm, {"m": 1024, "n": 1024, "k": 1024}, TINY, 3, target=60.0, in_seconds=True),
+    "wmma-f16-256": Case(wmma_f16, {"m": 256, "n": 256, "k": 256}, TINY, 15, in_seconds=True),
     "wgmma-f16-256": Case(wgmma_f16, {"m": 256, "n": 256, "k": 256}, TINY, 15, 2.0, in_seconds=True),
     "wgmma-b1-1024": Case(wgmma_b1, {"m": 1024, "n": 1024, "k": 1024}, TINY, 15, 1.5, in_seconds=True),
     "chain": Case(chain, ONE_WARP, ONE_WARP, 15, 8850.0),

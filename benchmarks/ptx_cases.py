@@ -207,6 +207,19 @@ def gemm(random: np.random.Generator, m: int, n: int, k: int, **options: Any) ->
     return device.samples[-1]
 
 
+def wmma_f16(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+    """A product of halves by the WMMA API; the operands are multiples of 1/8, so the sums are exact."""
+    a, b = random.integers(-16, 16, (m, k)), random.integers(-16, 16, (k, n))
+    device, tile, warps = TimedDevice(), 16, 4
+    c = device.allocate((m, n), np.float32)
+    kernel = device.load(ptx("benchmarks/wmma.cu")).kernel("wmma_f16")
+    operands = (device.upload((x / 8).astype(np.float16)) for x in (a, b))
+    grid = n // (warps * tile), m // tile, 1
+    kernel(grid, (WARP_SIZE, warps, 1), *operands, c, np.uint32(n), np.uint32(k))
+    check_equal(c.download(), a.astype(np.float64) @ b / 64)
+    return device.samples[-1]
+
+
 def wgmma_f16(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
     """A product of halves by warpgroups; the operands are multiples of 1/8, so the sums are exact."""
     a, b = random.integers(-16, 16, (m, k)), random.integers(-16, 16, (k, n))

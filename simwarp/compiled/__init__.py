@@ -15,7 +15,6 @@ unwritten, a turn that is spent. `simwarp.engine` executes that step and names e
 `accesses`     LLVM's text of what all kernels share: checks and records of accesses, barriers
 `builder`      writes LLVM's text of functions with loops and conditions
 `tables`       the words that Python and compiled code share
-`code`         machine code by llvmlite
 `run`          enters compiled code from a scheduler's state, and gives the state back
 `registers`    the registers of a chunk, as compiled code has them
 `groups`       the groups of a scheduler, likewise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+from ctypes import c_int64, c_void_p
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,9 +16,9 @@ from simwarp.lanes import WARP_SIZE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from simwarp.compiled.code import Code
     from simwarp.compiled.segments import Segment
     from simwarp.compiled.state import Mask, Scheduler, Table
+    from simwarp.llvm import MachineCode
 
 _QUOTA = 1 << 22
 """Steps of warps until Python looks for Ctrl-C: a few hundredths of a second."""
@@ -56,10 +56,11 @@ class Groups:
         context[Context.SEGMENT], context[Context.LOOPS] = first, scheduler.loops
         context[Context.WARPS], context[Context.SPLITS] = warps, warps >= _SPLITS
 
-    def run(self, code: Code, registers: Table, inputs: Table, context: Table) -> None:
+    def run(self, code: MachineCode, registers: Table, inputs: Table, context: Table) -> None:
         """Run the driver until something is NumPy's."""
         tables = address(registers), address(inputs), *self._tables, address(context)
-        while code.call("drive", ctypes.c_int64, *tables) == AT_CURRENT and context[Context.QUOTA] <= 0:
+        drive = code.function("drive", c_int64, *[c_void_p] * len(tables))
+        while drive(*tables) == AT_CURRENT and context[Context.QUOTA] <= 0:
             context[Context.QUOTA] = _QUOTA  # Python has looked for Ctrl-C
 
     def leave(self, scheduler: Scheduler, context: Table) -> int | None:

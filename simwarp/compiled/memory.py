@@ -7,13 +7,13 @@ shadows do not have yet: a shadow asks for them (`Shadow.pending`), unless a bar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_void_p
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simwarp.compiled.accesses import library
-from simwarp.compiled.code import Code
 from simwarp.compiled.groups import words
 from simwarp.compiled.registers import address
 from simwarp.compiled.segments import Access as Traced
@@ -31,6 +31,7 @@ from simwarp.compiled.tables import (
     Row,
 )
 from simwarp.lanes import WARP_SIZE
+from simwarp.llvm import MachineCode, code_of
 from simwarp.ptx.kinds import BARRIER, STORE
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ _MOVES = {"global": Row.NOTHING, "shared": Row.SHARED, "local": Row.LOCAL}
 
 
 @cache
-def shared_code() -> Code:
+def shared_code() -> MachineCode:
     """The functions that all kernels share; RuntimeError if LLVM refuses them."""
-    return Code(library())
+    return code_of(library())
 
 
 class Reads:
@@ -61,7 +62,7 @@ class Reads:
     def settle(self) -> None:
         """Put them into the shadows."""
         self.forget()
-        shared_code().call("replay", None, address(self._context))
+        shared_code().function("replay", None, c_void_p)(address(self._context))
 
     def forget(self) -> None:
         """Drop them: later accesses are ordered behind all of them, or the shadows have them."""

@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from simwarp.compiled.code import Code, code_of, llvm
 from simwarp.compiled.groups import Groups
 from simwarp.compiled.memory import Memory, shared_code
 from simwarp.compiled.registers import Registers
 from simwarp.compiled.segments import Key, Segment, register_types, segments_of
 from simwarp.compiled.tables import Context
 from simwarp.compiled.text import module
+from simwarp.llvm import MachineCode, code_of, llvm
 
 if TYPE_CHECKING:
     from simwarp.compiled.state import Chunk, Scheduler
@@ -58,7 +58,7 @@ class Kernel:
         self.prepared = [segment for segment in self.segments if segment.prepared is not None]
 
     @cached_property
-    def code(self) -> Code | None:
+    def code(self) -> MachineCode | None:
         """The machine code, made when it is first needed; None if LLVM refuses it."""
         try:
             shared_code()

@@ -1,7 +1,8 @@
 """Products of floats: the forms of mma, wmma and wgmma with float accumulators.
 
 The sums are not IEEE's. All addends of a sum are aligned to the largest exponent among them and truncated,
-and the sum is rounded once, by the chip's rule (`simwarp.products.rules`).
+and the sum is rounded once, by the chip's rule (`simwarp.products.rules`). NumPy computes them here; once it
+pays, machine code does, of finite numbers and to the same bits (`simwarp.products.machine_code`).
 
 All steps before that rounding are exact in float64; of f16 and eight-bit floats the products, up to their
 truncation to integers, in float32. A product has at most 22 significant bits and is between
@@ -21,15 +22,15 @@ import numpy as np
 
 from simwarp.floats import FormatName, fma, widen
 from simwarp.floats.formats import FORMATS
+from simwarp.products.machine_code import kind_of
 from simwarp.products.operands import Numbers, decode
 from simwarp.products.rules import Rule, Types
-from simwarp.products.warps import Tiles, check, each_tile, few_tiles, warps_last
+from simwarp.products.warps import Tiles, check, count_tiles, each_tile, few_tiles, flat, warps_last
 
 BLOCK = 1 << 19
 """Bytes of the products per block, which stay in the second-level cache."""
 
 
-@np.errstate(all="ignore")
 def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     """Compute a · b + c by the rule of an architecture.
 
@@ -64,8 +65,24 @@ def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     >>> floats(a.view(np.uint16), b.view(np.uint16), c, types, rule).view(np.float32).item()
     8.0
     """
-    d_word, a_word, b_word, c_word = (FORMATS[name].word for name in types)
+    a_word, b_word, c_word = (FORMATS[name].word for name in types[1:])
     check(a, b, c, a_word.name, b_word.name, c_word.name)
+    kind = kind_of(types, rule)
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    if not kind.pays(count_tiles(a, b, c), m, n, k):
+        return in_numpy(a, b, c, types, rule)
+    leading, tiles = flat(a, b, c)
+    a, b, c = (np.ascontiguousarray(x) for x in tiles)
+    d, outside = kind.multiply(a, b, c)
+    if outside.any():
+        d[outside] = in_numpy(a[outside], b[outside], c[outside], types, rule)
+    return d.reshape(leading + c.shape[-2:])
+
+
+@np.errstate(all="ignore")
+def in_numpy(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
+    """The products of `floats` in NumPy, whatever the operands are."""
+    d_word = FORMATS[types[0]].word
     m, n = c.shape[-2:]
     longest = max(len(group) for group in rule.groups)
     if rule.fraction_bits == 0:

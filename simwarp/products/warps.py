@@ -25,8 +25,7 @@ def warps_last(
 
     It is called for ``block`` warps at a time, so that temporaries stay in the second-level cache.
     """
-    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
-    a, b, c = (np.broadcast_to(x, leading + x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (a, b, c))
+    leading, (a, b, c) = flat(a, b, c)
     result = np.empty(c.shape, dtype)
     for start in range(0, len(c), block):
         part = slice(start, start + block)
@@ -35,9 +34,22 @@ def warps_last(
     return result.reshape(leading + c.shape[1:])
 
 
+def flat(a: Tiles, b: Tiles, c: Tiles) -> tuple[tuple[int, ...], list[Tiles]]:
+    """The leading axes of tiles, which broadcast, and the tiles with one leading axis."""
+    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
+    return leading, [
+        np.broadcast_to(x, leading + x.shape[-2:]).reshape(prod(leading), *x.shape[-2:]) for x in (a, b, c)
+    ]
+
+
 def few_tiles(a: Tiles, b: Tiles, c: Tiles) -> bool:
     """True if there are fewer tiles than a tile has columns."""
-    return prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])) < c.shape[-1]
+    return count_tiles(a, b, c) < c.shape[-1]
+
+
+def count_tiles(a: Tiles, b: Tiles, c: Tiles) -> int:
+    """The number of products of tiles whose leading axes broadcast."""
+    return prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2]))
 
 
 def each_tile(

@@ -336,7 +336,7 @@ PTX = ("simwarp.ptx", "simwarp.fragments", "simwarp.products", "simwarp.floats",
 """What PTX is."""
 DEVICES = ("reference.devices",)
 """What devices take: vocabulary of the tiers that have devices."""
-GROUND = ("simwarp.lanes", "simwarp.faults", "reference")
+GROUND = ("simwarp.lanes", "simwarp.faults", "simwarp.llvm", "reference")
 WATCHERS = ("simwarp.races", "simwarp.observe")
 HEARD = tuple(f"simwarp.engine.{name}" for name in ("events", "chunk", "launch", "memory.reach"))
 """What a watcher may know of the engine: its events, and the state that they tell of."""

@@ -1,4 +1,4 @@
-"""Machine code of a kernel's segments, by LLVM through llvmlite."""
+"""Machine code of LLVM's text, by the llvmlite that numba brings, which is imported at its first use."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def _target() -> Any:
 
 
 _KEPT = 64
-"""Most machine codes that a process keeps for other programs with the same text."""
+"""Most machine codes that a process keeps for others with the same text."""
 
 
 @lru_cache(_KEPT)
-def code_of(text: str) -> Code:
-    """The machine code of a text; RuntimeError if LLVM refuses it."""
-    return Code(text)
+def code_of(text: str) -> MachineCode:
+    """The machine code of a module's text; RuntimeError if LLVM refuses it."""
+    return MachineCode(text)
 
 
-class Code:
-    """The machine code of a module, as long as the object lives."""
+class MachineCode:
+    """The machine code of a module's functions, as long as the object lives."""
 
     def __init__(self, text: str) -> None:
         binding = llvm()
@@ -56,9 +56,8 @@ class Code:
         """The address of a function."""
         return self._engine.get_function_address(name)
 
-    def call(self, name: str, result: Any, *addresses: int) -> Any:
-        """Call a function of addresses; ``result`` is the type of its result by ctypes."""
+    def function(self, name: str, *signature: Any) -> Any:
+        """A function to call; ``signature`` has the ctypes of its result and its arguments."""
         if name not in self._functions:
-            kind = ctypes.CFUNCTYPE(result, *[ctypes.c_void_p] * len(addresses))
-            self._functions[name] = kind(self.address(name))
-        return self._functions[name](*addresses)
+            self._functions[name] = ctypes.CFUNCTYPE(*signature)(self.address(name))
+        return self._functions[name]
