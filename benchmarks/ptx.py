@@ -38,6 +38,7 @@ from ptx_cases import (
     popc,
     queens,
     shuffles,
+    sort,
     spmv,
     wgmma_b1,
     wgmma_f16,
@@ -120,6 +121,7 @@ CASES = {
     "spmv-numpy": Case(spmv, {**SPARSE, "rows": 8192}, FEW_ROWS, 5, options=NUMPY),
     "bmm32-compiled": Case(multiply, CUBE, TINY, 9, options=COMPILED),
     "bmm32-numpy": Case(multiply, CUBE, TINY, 9, options=NUMPY),
+    "sort": Case(sort, {"size": 1024}, {"size": 64}, 5, in_seconds=True),
     "popc": Case(popc, {"m": 128, "n": 128, "k": 128}, TINY, in_seconds=True),
 }
 NEEDS_TWO_CORES = {"spmv-two-workers"}

@@ -172,6 +172,20 @@ def shuffles(random: np.random.Generator, warps: int, rounds: int, **options: An
     return device.samples[-1]
 
 
+def sort(random: np.random.Generator, size: int, **options: Any) -> Sample:
+    """A bitonic sort, one short launch per step: the mean of its launches."""
+    x = random.integers(0, 1 << 32, size, dtype=np.uint32)
+    device = TimedDevice(**options)
+    array, threads = device.upload(x), min(size, 256)
+    kernel = device.load(ptx("benchmarks/sort.cu")).kernel("bitonic")
+    stages = range(1, size.bit_length())
+    for k, j in ((1 << stage, 1 << step) for stage in stages for step in reversed(range(stage))):
+        kernel(size // threads, threads, array, np.uint32(j), np.uint32(k))
+    check_equal(array.download(), np.sort(x))
+    seconds, instructions = np.mean(device.samples, axis=0)
+    return float(seconds), int(instructions)
+
+
 def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **options: Any) -> Sample:
     """A sparse matrix (rows, rows), with rows of very different lengths, times a vector; a warp per row."""
     lengths = np.minimum(random.zipf(zipf, rows), longest)
