@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from simwarp.compiled.state import Mask, Scheduler, Table
     from simwarp.llvm import MachineCode
 
-_QUOTA = 1 << 22
-"""Steps of warps until Python looks for Ctrl-C: a few hundredths of a second."""
+_QUOTA = 1 << 19
+"""Steps of warps until Python looks for Ctrl-C: at most a tenth of a second."""
 _SPLITS = 8
 """Warps of a chunk that may run on a compact copy; see `simwarp.engine.schedule.scheduler`."""
 

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from simwarp.compiled.segments import Key
     from simwarp.compiled.state import Chunk, Mask, Table
 
-_OWN = 6
-"""References to an array that nobody else has: the chunk's, two of here, three of the question."""
-
-
 def address(array: Table) -> int:
     """The address of an array."""
     return array.__array_interface__["data"][0]
@@ -34,6 +30,21 @@ def bits(word: int) -> list[int]:
         found.append(low.bit_length() - 1)
         word ^= low
     return found
+
+
+def _references(registers: list[Any], slot: int) -> int:
+    """The references to a register's array."""
+    return getrefcount(registers[slot])
+
+
+def _own() -> int:
+    """The references to an array that is here and in the chunk alone; interpreters count differently."""
+    array = np.zeros(1)
+    registers, _kept = [array], ({0: array}, {0: array})
+    return _references(registers, 0)
+
+
+_OWN = _own()
 
 
 class Registers:
@@ -72,14 +83,13 @@ class Registers:
         """Make arrays of registers and special registers; those of ``writes`` may be written."""
         registers, arrays, values = self._chunk.registers, self._arrays, self._values
         for slot in bits(reads | writes):
-            value, written = registers[slot], writes >> slot & 1
-            array = arrays.get(slot)
-            if array is not None and array is value:
-                if not written or (array.base is None and getrefcount(array) <= _OWN):
+            written, array = writes >> slot & 1, arrays.get(slot)
+            if array is not None and array is registers[slot]:
+                if not written or (array.base is None and _references(registers, slot) <= _OWN):
                     continue
-            elif array is not None and value is not None and values[slot] is value:
-                continue  # the array is of here alone
-            self._make(slot, value, written)
+            elif array is not None and values[slot] is registers[slot] is not None:
+                continue  # the array is here alone
+            self._make(slot, registers[slot], written)
         for key in keys - self._special.keys():
             value = np.broadcast_to(self._chunk.special(key[1]), self._shape)
             array = self._special[key] = np.ascontiguousarray(value)

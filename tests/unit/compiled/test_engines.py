@@ -1,5 +1,7 @@
 """Both engines give the same bits, counts and findings, and the compiled one is entered when it pays."""
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -126,6 +128,27 @@ def test_a_kernel_that_llvm_refuses_stays_with_numpy(monkeypatch, what):
     assert answer("compiled", DIVERGES) == answer("numpy", DIVERGES)
     (kernel,) = made.values()
     assert not kernel.every
+
+
+def test_a_signal_ends_compiled_code():
+    class AlarmError(Exception):
+        pass
+
+    def ring(*_):
+        raise AlarmError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(AlarmError):
+            answer(
+                "compiled",
+                ENDLESS.replace("0;\nL:", "0;\nL: add.u32 %r4, %r4, 1;"),
+                instruction_budget=10**10,
+            )
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_an_observer_of_steps_sees_all(monkeypatch):
