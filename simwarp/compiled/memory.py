@@ -42,7 +42,7 @@ _MOST_ALLOCATIONS = 64
 """An access that may reach more of them is NumPy's."""
 _MOST_TICKS = 1 << 16
 _READS_PER_WARP, _FEWEST_READS, _MOST_READS = 64, 1 << 12, 1 << 16
-_MOVES = {"global": Row.NOTHING, "shared": Row.SHARED, "local": Row.LOCAL}
+_MOVES = {"global": Row.NOTHING, "const": Row.NOTHING, "shared": Row.SHARED, "local": Row.LOCAL}
 
 
 @cache
@@ -149,7 +149,7 @@ class Memory:
     def _window(self, access: Traced) -> tuple[int, int]:
         """The first and last address of an access in its window; the last is below 0 if there is none."""
         launch, step = self.chunk.launch, access.step
-        if step.space == "global":
+        if step.space in ("global", "const"):
             return 0, _ALL_ONES
         first, end, _ = launch.windows[step.number] if step.space == "shared" else launch.frames[step.number]
         return int(first), int(end) - access.width
@@ -162,6 +162,8 @@ class Memory:
             memory = launch.reach[number]
             if chunk.program.calls_heap:
                 return None
+        elif space == "const":
+            memory = launch.constants
         else:
             memory = chunk.shared if space == "shared" else chunk.local
             if space == "shared" and (launch.blocks_per_cluster > 1 or chunk.program.reserves_shared):
@@ -237,7 +239,7 @@ class Memory:
                 continue
             step = segment.access.step
             watched = step.kind is STORE or step.number in launch.watched_loads
-            watched = watched and launch.races is not None and step.space != "local"
+            watched = watched and launch.races is not None and step.space in ("global", "shared")
             table[number, Access.WATCHED] = watched
             if watched and step.form.has("nc"):
                 table[number, Access.FOREIGN] = 1

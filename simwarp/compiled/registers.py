@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from simwarp.compiled.segments import Key
     from simwarp.compiled.state import Chunk, Mask, Table
 
+
 def address(array: Table) -> int:
     """The address of an array."""
     return array.__array_interface__["data"][0]
@@ -81,7 +82,8 @@ class Registers:
 
     def enter(self, reads: int, writes: int, keys: frozenset[Key]) -> None:
         """Make arrays of registers and special registers; those of ``writes`` may be written."""
-        registers, arrays, values = self._chunk.registers, self._arrays, self._values
+        chunk, arrays, values = self._chunk, self._arrays, self._values
+        registers = chunk.registers
         for slot in bits(reads | writes):
             written, array = writes >> slot & 1, arrays.get(slot)
             if array is not None and array is registers[slot]:
@@ -91,7 +93,9 @@ class Registers:
                 continue  # the array is here alone
             self._make(slot, registers[slot], written)
         for key in keys - self._special.keys():
-            value = np.broadcast_to(self._chunk.special(key[1]), self._shape)
+            kind, name = key
+            value = np.uint64(chunk.launch.symbols[name]) if kind == "symbol" else chunk.special(name)
+            value = np.broadcast_to(value, self._shape)
             array = self._special[key] = np.ascontiguousarray(value)
             self.inputs[self._inputs[key]] = address(array)
 

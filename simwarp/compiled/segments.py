@@ -24,14 +24,14 @@ from simwarp.ptx.rows import DTYPES, storage
 from simwarp.ptx.special_registers import CHANGING, TYPES
 
 Key = tuple[str, Any]
-"""An input: ("register", slot) or ("special", name)."""
+"""An input: ("register", slot), ("special", name), or ("symbol", name) for a variable's address."""
 LONGEST = 512
 """Steps of a segment: LLVM's time grows faster than its length."""
 _WIDEST = 16
 """Bytes of the widest access."""
 
 
-_SPACES = ("global", "shared", "local")
+_SPACES = ("global", "shared", "local", "const")
 
 
 @dataclass
@@ -169,7 +169,8 @@ class Recorder:
         self._types = types
         self.reads: set[Key] = set()
         self.writes: dict[int, Value] = {}
-        self.registers = self
+        self.registers = self.launch = self
+        self.symbols = _Symbols(self)
         self.refused: Value | None = None
 
     def __getitem__(self, slot: int) -> Value:
@@ -206,6 +207,16 @@ class Recorder:
     def has_no_value(self, lanes: Any) -> None:
         """Note the lanes that divide by zero."""
         self.refused = lanes
+
+
+class _Symbols:
+    """The addresses of the module's variables, while a step is traced."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __getitem__(self, name: str) -> Value:
+        return self._recorder.input(("symbol", name), np.uint64)
 
 
 def register_types(program: Program) -> list[Any]:

@@ -126,7 +126,8 @@ class _Body:
         kind, which = key
         if kind != "register":
             number = self._inputs[key]
-            return self._load("%inputs", number, DTYPES[TYPES[which]])
+            dtype = np.dtype(np.uint64) if kind == "symbol" else DTYPES[TYPES[which]]
+            return self._load("%inputs", number, dtype)
         return self._registers.get(which) or self._load("%slots", which, self._types[which])
 
     def write(self, slot: int, value: str, guard: str | None) -> None:

@@ -412,8 +412,8 @@ class Binder:
         if name in layout.functions:
             return "global", partial(_always, np.uint64(layout.functions[name]))
         if name in layout.globals:
-            (space, key), more = layout.globals[name], operand.offset
-            return space, lambda chunk: np.uint64(chunk.launch.symbols[key] + more)
+            (space, key), more = layout.globals[name], np.uint64(operand.offset & 0xFFFF_FFFF_FFFF_FFFF)
+            return space, lambda chunk: np.add(chunk.launch.symbols[key], more, dtype=np.uint64)
         message = f"names {name}, which is not declared\ndeclare it in this function or module"
         raise refusals.misuse(instruction, message)
 

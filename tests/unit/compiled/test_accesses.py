@@ -107,6 +107,7 @@ def test_planted_bugs_have_equal_findings_and_memory(bug):
     assert answer("compiled", text, 96, 2) == expected
 
 
+VARIABLES = ".const .align 4 .u32 primes[4] = {2, 3, 5, 7}; .global .align 4 .u32 table[3] = {1, 4, 9};\n"
 CLEAN = {
     "the same value twice": """
         shr.u32 %r11, %r1, 1; mad.lo.u32 %r10, %r11, 4, %r5; bar.sync 0; st.shared.u32 [%r10], %r11;""",
@@ -120,6 +121,10 @@ CLEAN = {
     "local memory": """
         .local .align 4 .b32 a[3]; mov.u32 %r11, a; mad.lo.u32 %r11, %r6, 4, %r11; st.local.u32 [%r11], %r1;
         ld.local.u32 %r20, [%r11];""",
+    "variables": """
+        ld.const.u32 %r20, [primes+4]; mov.u64 %rd5, primes; and.b32 %r11, %r1, 3; mul.wide.u32 %rd6, %r11, 4;
+        add.u64 %rd5, %rd5, %rd6; ld.const.u32 %r21, [%rd5]; add.u32 %r20, %r20, %r21;
+        ld.global.u32 %r21, [table+8]; add.u32 %r20, %r20, %r21;""",
     "vectors": """
         mad.lo.u32 %r10, %r1, 16, %r5; bar.sync 0; st.shared.v4.u32 [%r10], {%r1, %r6, %r7, %r20}; bar.sync 0;
         ld.shared.v2.u64 {%rd5, %rd6}, [%r10]; cvt.u32.u64 %r20, %rd6;""",
@@ -129,7 +134,7 @@ CLEAN = {
 @pytest.mark.at_most(4)
 @pytest.mark.parametrize("kernel", CLEAN)
 def test_clean_kernels_have_equal_answers_in_compiled_steps(kernel, steps):
-    text = HEAD + WHOLE + LOOP.format(body=CLEAN[kernel])
+    text = HEAD.replace(".visible", VARIABLES + ".visible") + WHOLE + LOOP.format(body=CLEAN[kernel])
     text = text.replace(
         "ret;", "mul.wide.u32 %rd4, %r4, 4; add.s64 %rd4, %rd4, %rd1; st.global.u32 [%rd4], %r20; ret;"
     )
