@@ -59,5 +59,7 @@ class MachineCode:
     def function(self, name: str, *signature: Any) -> Any:
         """A function to call; ``signature`` has the ctypes of its result and its arguments."""
         if name not in self._functions:
-            self._functions[name] = ctypes.CFUNCTYPE(*signature)(self.address(name))
+            made: Any = ctypes.CFUNCTYPE(*signature)(self.address(name))
+            made.code = self  # who has the function keeps the code
+            self._functions[name] = made
         return self._functions[name]

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 from simwarp.compiled.builder import Function
 from simwarp.compiled.tables import (
+    LINES,
     MEETS_BLOCK,
     MEETS_WARP,
     MOST_PIECES,
@@ -32,6 +33,7 @@ from simwarp.compiled.tables import (
     Record,
     Row,
 )
+from simwarp.ptx.spaces import WINDOW
 
 _WIDE, _MASK, _HOSTS = "<32 x i64>", "<32 x i1>", "<32 x ptr>"
 _LANES = f"<{', '.join(f'i64 {lane}' for lane in range(32))}>"
@@ -201,7 +203,8 @@ def _prepare() -> str:
     """Check a step, record it, and turn its addresses into those of this process; 1 if it is NumPy's."""
     f = _Text("prepare", "ptr noalias %ctx, i64 %number", internal=False)
     accesses = f.table(Context.ACCESSES)
-    access = f.at(accesses, f.emit(f"mul i64 %number, {len(Access)}"))
+    access = f.at(accesses, f.emit(f"mul i64 %number, {LINES * len(Access)}"))
+    access = _select(f, access)
     with f.when(_is_set(f, access, Access.FOREIGN)):
         f.give(1)
     kind = f.word(access, int(Access.KIND))
@@ -236,6 +239,27 @@ def _prepare() -> str:
     return f.text
 
 
+def _select(f: _Text, access: str) -> str:
+    """The line of the state space that the first lane's address points to, if it is generic."""
+    line, chosen = f.variable("ptr", access), f.variable("i1", "false")
+    with f.when(_is_set(f, access, Access.GENERIC)), f.warps() as warp:
+        with f.when(f.emit(f"xor i1 {f.load(chosen, 'i1')}, true")):
+            f.store("true", chosen, "i1")
+            first = _first_lane(f, warp, f.lanes(f.table(Context.AT), warp.number))
+            window = f.emit(f"lshr i64 {first}, {WINDOW.bit_length() - 1}")
+            known = f.emit(f"icmp ult i64 {window}, {LINES}")
+            which = f.emit(f"select i1 {known}, i64 {window}, i64 0")
+            f.store(f.at(access, f.emit(f"mul i64 {which}, {len(Access)}")), line, "ptr")
+    return f.load(line, "ptr")
+
+
+def _first_lane(f: _Text, warp: _Warp, values: str) -> str:
+    """The value of a warp's first executing lane."""
+    lanes = f.emit(f"bitcast {_MASK} {warp.mask} to i32")
+    lane = f.emit(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 true)")
+    return f.emit(f"extractelement {_WIDE} {values}, i32 {lane}")
+
+
 def _is_set(f: _Text, table: str, word: Access | Record) -> str:
     return f.emit(f"icmp ne i64 {f.word(table, int(word))}, 0")
 
@@ -247,7 +271,8 @@ def _locate(f: _Text, warp: _Warp, access: str, width: str, stores: str) -> str:
     low = f.emit(f"icmp ult {_WIDE} {given}, {f.splat(f.word(access, int(Access.FIRST)))}")
     high = f.emit(f"icmp ugt {_WIDE} {given}, {f.splat(f.word(access, int(Access.LIMIT)))}")
     bad = f.emit(f"or {_MASK} {low}, {high}")
-    move = f.word(warp.row, f.word(access, int(Access.MOVE)))
+    place = f.word(warp.row, f.word(access, int(Access.MOVE)))
+    move = f.emit(f"sub i64 {place}, {f.word(access, int(Access.START))}")
     strides = f.wide("mul", _LANES, f.splat(f.word(access, int(Access.STRIDE))))
     moved = f.wide("add", f.wide("add", given, f.splat(move)), strides)
     record = _find(f, warp, access, moved)
@@ -295,9 +320,7 @@ def _widths(f: _Text, width: str, offset: str) -> Iterator[tuple[int, str, Calla
 
 def _find(f: _Text, warp: _Warp, access: str, moved: str) -> str:
     """The record with the address of a warp's first lane."""
-    lanes = f.emit(f"bitcast {_MASK} {warp.mask} to i32")
-    lane = f.emit(f"call i32 @llvm.cttz.i32(i32 {lanes}, i1 true)")
-    first = f.emit(f"extractelement {_WIDE} {moved}, i32 {lane}")
+    first = _first_lane(f, warp, moved)
     lists = f.at(f.table(Context.LISTS), f.word(access, int(Access.LIST)))
     found = f.variable("ptr", "null")
     with f.loop(f.word(access, int(Access.COUNT))) as i:

@@ -19,6 +19,7 @@ from simwarp.compiled.registers import address
 from simwarp.compiled.segments import Access as Traced
 from simwarp.compiled.segments import Segment
 from simwarp.compiled.tables import (
+    LINES,
     LOADS,
     MEETS_BLOCK,
     MEETS_WARP,
@@ -33,6 +34,7 @@ from simwarp.compiled.tables import (
 from simwarp.lanes import WARP_SIZE
 from simwarp.llvm import MachineCode, code_of
 from simwarp.ptx.kinds import BARRIER, STORE
+from simwarp.ptx.spaces import WINDOWS
 
 if TYPE_CHECKING:
     from simwarp.compiled.state import Allocation, Chunk, Mask, Scheduler, Shadow, Table
@@ -42,6 +44,8 @@ _MOST_ALLOCATIONS = 64
 """An access that may reach more of them is NumPy's."""
 _MOST_TICKS = 1 << 16
 _READS_PER_WARP, _FEWEST_READS, _MOST_READS = 64, 1 << 12, 1 << 16
+_GENERIC = ("global", "shared", "local")
+"""The state spaces of the lines of a generic address."""
 _MOVES = {"global": Row.NOTHING, "const": Row.NOTHING, "shared": Row.SHARED, "local": Row.LOCAL}
 
 
@@ -94,7 +98,7 @@ class Memory:
         self._rows = self._make_rows()
         self._records: dict[Allocation, int] = {}
         self._lists: list[int] = []
-        self._table = np.zeros((max(len(prepared), 1), len(Access)), np.uint64)
+        self._table = np.zeros((max(LINES * len(prepared), 1), len(Access)), np.uint64)
         self._reaches: dict[Any, tuple[int, int] | None] = {}
         for number, segment in enumerate(prepared):
             self._describe(number, segment)
@@ -127,31 +131,41 @@ class Memory:
 
     def _describe(self, number: int, segment: Segment) -> None:
         """Fill the line of a step, without what may change while the chunk runs."""
-        chunk, access, line = self.chunk, segment.access, self._table[number]
+        access, line = segment.access, self._table[LINES * number]
         if access is None:
             is_barrier = segment.prepared is not None and segment.prepared.kind is BARRIER
             line[Access.KIND] = MEETS_BLOCK if is_barrier else MEETS_WARP
             return
-        step = access.step
-        first, limit = self._window(access)
-        reach = self._reach(step.space, step.number)
-        stores = step.kind is STORE
+        space = access.step.space
+        for i, one in enumerate(_GENERIC if space == "generic" else (space,)):
+            self._describe_access(self._table[LINES * number + i], access, one)
+        line[Access.GENERIC] = space == "generic"
+
+    def _describe_access(self, line: Any, access: Traced, space: str) -> None:
+        """Fill the line of an access to a state space."""
+        chunk, step = self.chunk, access.step
+        first, limit = self._window(access, space)
+        reach = self._reach(space, step.number)
+        stores, start = step.kind is STORE, 0
         bad = reach is None or limit < first or (stores and step.number in chunk.launch.lent.steps)
+        if step.space == "generic":
+            start = WINDOWS.get(space, 0)
+            bad |= space != "local" and step.number in chunk.attendance.ways
         line[Access.FOREIGN] = bad
         line[Access.KIND] = STORES if stores else LOADS
         line[Access.WIDTH], line[Access.STEP] = access.width, step.number
-        line[Access.FIRST], line[Access.LIMIT] = first, max(limit, 0)
-        line[Access.MOVE] = _MOVES[step.space]
-        line[Access.STRIDE] = chunk.local_stride if step.space == "local" else 0
+        line[Access.FIRST], line[Access.LIMIT] = start + first, min(start + max(limit, 0), _ALL_ONES)
+        line[Access.MOVE], line[Access.START] = _MOVES[space], start
+        line[Access.STRIDE] = chunk.local_stride if space == "local" else 0
         if reach is not None:
             line[Access.LIST], line[Access.COUNT] = reach
 
-    def _window(self, access: Traced) -> tuple[int, int]:
+    def _window(self, access: Traced, space: str) -> tuple[int, int]:
         """The first and last address of an access in its window; the last is below 0 if there is none."""
-        launch, step = self.chunk.launch, access.step
-        if step.space in ("global", "const"):
+        launch, number = self.chunk.launch, access.step.number
+        if space in ("global", "const"):
             return 0, _ALL_ONES
-        first, end, _ = launch.windows[step.number] if step.space == "shared" else launch.frames[step.number]
+        first, end, _ = launch.windows[number] if space == "shared" else launch.frames[number]
         return int(first), int(end) - access.width
 
     def _reach(self, space: str, number: int) -> tuple[int, int] | None:
@@ -232,17 +246,18 @@ class Memory:
     def _watch_accesses(self, foreign: bool) -> None:
         """Note which accesses the race detector records, and which ones NumPy executes."""
         launch, table = self.chunk.launch, self._table
-        table[:, Access.FOREIGN] = self._foreign | foreign
+        table[:, Access.FOREIGN], table[:, Access.WATCHED] = self._foreign | foreign, 0
         for number, segment in enumerate(self._prepared):
+            lines = range(LINES * number, LINES * (number + 1))
             if segment.access is None:
-                table[number, Access.FOREIGN] = 0
+                table[lines, Access.FOREIGN] = 0
                 continue
             step = segment.access.step
             watched = step.kind is STORE or step.number in launch.watched_loads
-            watched = watched and launch.races is not None and step.space in ("global", "shared")
-            table[number, Access.WATCHED] = watched
-            if watched and step.form.has("nc"):
-                table[number, Access.FOREIGN] = 1
+            for line in lines if watched and launch.races is not None else ():
+                if table[line, Access.MOVE] != Row.LOCAL and step.space != "const":
+                    table[line, Access.WATCHED] = 1
+                    table[line, Access.FOREIGN] |= step.form.has("nc")
 
     def _fill_records(self) -> None:
         """Fill the records: addresses change when an array is moved, or its marks are dropped."""
@@ -301,7 +316,7 @@ class Memory:
         chunk = self.chunk
         chunk.shared.settle()
         for number in np.flatnonzero(self._table[:, Access.CAME]).tolist():
-            chunk.attendance.meet(self._prepared[number].prepared, chunk.live)
+            chunk.attendance.meet(self._prepared[number // LINES].prepared, chunk.live)
         self._table[:, Access.CAME] = 0
 
 

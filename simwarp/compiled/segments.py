@@ -31,7 +31,7 @@ _WIDEST = 16
 """Bytes of the widest access."""
 
 
-_SPACES = ("global", "shared", "local", "const")
+_SPACES = ("global", "shared", "local", "const", "generic")
 
 
 @dataclass

@@ -85,9 +85,10 @@ LOADS, STORES, MEETS_BLOCK, MEETS_WARP = range(4)
 class Access(_Word):
     """A load, store or barrier of the kernel in this launch.
 
-    The window of a block or thread has the bytes from ``FIRST`` on; ``LIMIT`` is the last address in it where
-    an access fits. ``MOVE`` is the word of a row that holds the window's place in its memory, ``STRIDE`` the
-    distance of two lanes' windows.
+    A step has `LINES` lines: of a generic address, one for each state space that it may point to, in order;
+    else the first one alone. A window has the bytes from ``FIRST`` on; ``LIMIT`` is the last address in it
+    where an access fits. ``MOVE`` is the word of a row that holds the window's place in its memory, ``STRIDE``
+    the distance of two lanes' windows; generic addresses of the window start at ``START``.
     """
 
     KIND = auto()
@@ -101,6 +102,9 @@ class Access(_Word):
     LIMIT = auto()
     MOVE = auto()
     STRIDE = auto()
+    START = auto()
+    GENERIC = auto()
+    """1: the address's window selects the line."""
     LIST = auto()
     COUNT = auto()
     CAME = auto()
@@ -164,6 +168,8 @@ class Read(_Word):
     LANES = auto()
 
 
+LINES = 3
+"""Global, shared and local memory, by the number of the window, if that is a small one."""
 MOST_PIECES = 4
 """Units that an access covers at most; a wider one is NumPy's."""
 WORDS_OF_READ = len(Read) + 16

@@ -65,7 +65,7 @@ def test_parameters_are_figures_with_the_unit_of_their_name() -> None:
 def test_a_ratio_is_of_a_peer_to_ours() -> None:
     made = page_module("page_results")
     row = "cpu/ptx.json ptx/popc"
-    assert made.filled(f"<!-- ratio {row} ,.0f of numba cudasim -->") == "1,313"
+    assert made.filled(f"<!-- ratio {row} ,.0f of numba cudasim -->") == "853"
     assert made.filled("<!-- ratio h100/outofcore.json ooc/conv1_2 .0% of bound_seconds -->") == "83 %"
     with pytest.raises(LookupError, match="nobody"):
         made.filled(f"<!-- ratio {row} .0f of nobody -->")

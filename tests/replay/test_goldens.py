@@ -43,7 +43,7 @@ def part(request, golden):
 
 
 @pytest.mark.gate_cases("*-others")
-@pytest.mark.slow_cases("bnn-first", "bnn-layers-first")
+@pytest.mark.slow_cases("bnn-first", "bnn-layers-first", "bnn-whole-fsb-first")
 def test_the_simulator_reproduces_hardware_outputs(case, part):
     """In CI the reference gives the others, below, and `make verify` compares it with the simulator."""
     assert replay(part, case, lambda item: case.answers["gpu"](item, simwarp.Device())) == []

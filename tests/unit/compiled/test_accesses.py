@@ -121,6 +121,13 @@ CLEAN = {
     "local memory": """
         .local .align 4 .b32 a[3]; mov.u32 %r11, a; mad.lo.u32 %r11, %r6, 4, %r11; st.local.u32 [%r11], %r1;
         ld.local.u32 %r20, [%r11];""",
+    "generic addresses": """
+        .local .align 4 .b32 a[3]; mov.u64 %rd5, s; cvta.shared.u64 %rd5, %rd5; mul.wide.u32 %rd6, %r1, 4;
+        add.u64 %rd5, %rd5, %rd6; st.u32 [%rd5], %r6; ld.u32 %r20, [%rd5]; add.u64 %rd6, %rd8, %rd6;
+        ld.u32 %r21, [%rd6]; add.u32 %r20, %r20, %r21; mov.u64 %rd7, a; cvta.local.u64 %rd7, %rd7;
+        st.u32 [%rd7+4], %r20; setp.gt.u32 %p1, %r6, 1; add.u64 %rd5, %rd5, -4;
+        selp.b64 %rd7, %rd7, %rd5, %p1;
+        st.u32 [%rd7+4], %r20; ld.u32 %r21, [%rd7+4];""",
     "variables": """
         ld.const.u32 %r20, [primes+4]; mov.u64 %rd5, primes; and.b32 %r11, %r1, 3; mul.wide.u32 %rd6, %r11, 4;
         add.u64 %rd5, %rd5, %rd6; ld.const.u32 %r21, [%rd5]; add.u32 %r20, %r20, %r21;
