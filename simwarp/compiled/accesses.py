@@ -220,7 +220,7 @@ def _prepare() -> str:
         record = _locate(f, warp, access, width, stores)
         with f.when(watched):
             _compare(f, warp._replace(record=record), width, stores)
-    with f.when(f.emit(f"xor i1 {f.load(some, 'i1')}, true")):
+    with f.when(_is_false(f, some)):
         f.give(0)
     with f.when(watched):
         ticks = f.context(Context.TICKS)
@@ -242,15 +242,18 @@ def _prepare() -> str:
 def _select(f: _Text, access: str) -> str:
     """The line of the state space that the first lane's address points to, if it is generic."""
     line, chosen = f.variable("ptr", access), f.variable("i1", "false")
-    with f.when(_is_set(f, access, Access.GENERIC)), f.warps() as warp:
-        with f.when(f.emit(f"xor i1 {f.load(chosen, 'i1')}, true")):
-            f.store("true", chosen, "i1")
-            first = _first_lane(f, warp, f.lanes(f.table(Context.AT), warp.number))
-            window = f.emit(f"lshr i64 {first}, {WINDOW.bit_length() - 1}")
-            known = f.emit(f"icmp ult i64 {window}, {LINES}")
-            which = f.emit(f"select i1 {known}, i64 {window}, i64 0")
-            f.store(f.at(access, f.emit(f"mul i64 {which}, {len(Access)}")), line, "ptr")
+    with f.when(_is_set(f, access, Access.GENERIC)), f.warps() as warp, f.when(_is_false(f, chosen)):
+        f.store("true", chosen, "i1")
+        first = _first_lane(f, warp, f.lanes(f.table(Context.AT), warp.number))
+        window = f.emit(f"lshr i64 {first}, {WINDOW.bit_length() - 1}")
+        known = f.emit(f"icmp ult i64 {window}, {LINES}")
+        which = f.emit(f"select i1 {known}, i64 {window}, i64 0")
+        f.store(f.at(access, f.emit(f"mul i64 {which}, {len(Access)}")), line, "ptr")
     return f.load(line, "ptr")
+
+
+def _is_false(f: _Text, variable: str) -> str:
+    return f.emit(f"xor i1 {f.load(variable, 'i1')}, true")
 
 
 def _first_lane(f: _Text, warp: _Warp, values: str) -> str:

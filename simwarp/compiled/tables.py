@@ -87,8 +87,8 @@ class Access(_Word):
 
     A step has `LINES` lines: of a generic address, one for each state space that it may point to, in order;
     else the first one alone. A window has the bytes from ``FIRST`` on; ``LIMIT`` is the last address in it
-    where an access fits. ``MOVE`` is the word of a row that holds the window's place in its memory, ``STRIDE``
-    the distance of two lanes' windows; generic addresses of the window start at ``START``.
+    where an access fits. ``MOVE`` is the word of a row that holds the window's place in its memory,
+    ``STRIDE`` the distance of two lanes' windows; generic addresses of the window start at ``START``.
     """
 
     KIND = auto()
