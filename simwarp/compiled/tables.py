@@ -121,7 +121,7 @@ class Record(_Word):
     """The marks of written bits; 0 if all are written."""
     READ_ONLY = auto()
     UNFIT = auto()
-    """1: there is no shadow yet, or one that only NumPy understands."""
+    """1: the allocation has no shadow, or one with entries that compiled code does not read."""
     SHIFT = auto()
     """The shadow's unit has 2 ** SHIFT bytes."""
     WRITTEN = auto()

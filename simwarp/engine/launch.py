@@ -93,7 +93,7 @@ class Launch:
     find_races
         Makes the race detector, unless its checks are off; None for none.
     engine : str
-        "numpy"; "compiled": compiled code wherever it can run; "auto": where it pays, once a launch is long.
+        "numpy"; "compiled": compiled code wherever it can run; "auto": where it pays, once its kernel is hot.
     """
 
     program: Program
